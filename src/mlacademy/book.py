@@ -41,12 +41,8 @@ def assemble(root: Path, language: str, destination: Path) -> None:
         shutil.copytree(book / folder, destination / folder)
     localized = "" if language == "en" else language
     shutil.copy(book / localized / "index.md", destination)
-    shutil.copytree(
-        root / "lessons" / localized, destination / "lessons", ignore=shutil.ignore_patterns("zh_CN", "*.toml")
-    )
-    for folder in destination.glob("lessons/*"):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
+    other = shutil.ignore_patterns("zh_CN", "claims", "errata")
+    shutil.copytree(root / "lessons" / localized, destination / "lessons", ignore=other)
     if language == "en":
         shutil.copytree(root / "exercises", destination / "exercises", ignore=shutil.ignore_patterns("*.py", "*.db"))
 
