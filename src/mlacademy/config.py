@@ -130,9 +130,7 @@ class MLAConfig:
                 f"qk_rope_head_dim must be even, since RoPE turns pairs of values: got {self.qk_rope_head_dim}"
             )
         if self.rope_theta <= 1:
-            raise ValueError(
-                f"rope_theta must be larger than 1, since it is the base of a power: got {self.rope_theta}"
-            )
+            raise ValueError(f"rope_theta must be larger than 1, as the base of a power: got {self.rope_theta}")
         given = [name for name in _INDEX_FIELDS if getattr(self, name) is not None]
         absent = [name for name in _INDEX_FIELDS if getattr(self, name) is None]
         if given and absent:
@@ -171,7 +169,7 @@ class MLAConfig:
         A kernel library that is given no scale uses ``d_qk^-0.5`` = 1/24 = 0.0417, which is not this model.
         Source: DeepSeek-V3.2-Exp, ``inference/model.py``, class ``MLA``.
         """
-        scale = self.qk_head_dim**-0.5
+        scale = 1.0 / math.sqrt(self.qk_head_dim)
         return scale if self.rope_scaling is None else scale * self.rope_scaling.attention_mscale**2
 
     @classmethod
@@ -256,7 +254,7 @@ def _with_rotary_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _yarn(where: str, scaling: object) -> YarnScaling | None:
-    """``rope_scaling`` as an object of ours. The kind stands under ``type`` (DeepSeek) or ``rope_type`` (newer files)."""
+    """``rope_scaling`` as an object of ours. Its kind stands under ``type`` (DeepSeek) or ``rope_type`` (newer)."""
     if scaling is None:
         return None
     if not isinstance(scaling, dict):
