@@ -97,7 +97,8 @@ H800 = GPU(
     "H800 SXM", sms=132, bf16_flops=989e12, fp8_flops=1979e12, hbm_bytes=80e9, hbm_bytes_per_s=3.35e12, **_HOPPER
 )
 H200 = GPU("H200", sms=132, bf16_flops=989e12, fp8_flops=1979e12, hbm_bytes=141e9, hbm_bytes_per_s=4.8e12, **_HOPPER)
-H20 = GPU("H20", sms=78, bf16_flops=148e12, fp8_flops=296e12, hbm_bytes=96e9, hbm_bytes_per_s=4.0e12, **_HOPPER)
+_H20 = _HOPPER | {"bf16_flops_per_clock_per_sm": 1024}  # a quarter of the tensor width: 148e12 / 78 / 1024 = 1.85 GHz
+H20 = GPU("H20", sms=78, bf16_flops=148e12, fp8_flops=296e12, hbm_bytes=96e9, hbm_bytes_per_s=4.0e12, **_H20)
 B200 = GPU("B200", sms=148, bf16_flops=2250e12, fp8_flops=4500e12, hbm_bytes=180e9, hbm_bytes_per_s=8e12, **_BLACKWELL)
 
 CATALOGUE = {gpu.name: gpu for gpu in (H100, H800, H200, H20, B200)}
