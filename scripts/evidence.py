@@ -4,9 +4,9 @@
     python scripts/evidence.py --only scheduler --only widgets
     python scripts/evidence.py --list
 
-The criteria lie in ``docs/criteria.toml``: each has a ``name``, the ``text`` of what is promised, the ``command`` that shows
-it, and how many ``lines`` of its output to keep (the last ones; 6 unless said). A run with ``--only`` prints to the
-terminal and leaves the page alone.
+The criteria lie in ``docs/criteria.toml``: each has a ``name``, the ``text`` of what is promised, the ``command``
+that shows it, and how many ``lines`` of its output to keep (the last ones; 6 unless said). A run with ``--only``
+prints to the terminal and leaves the page alone.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def page(outcomes: list[Outcome]) -> str:
     parts = [
         "# Evidence",
         "",
-        f"Written by `make evidence` on {datetime.now(UTC):%Y-%m-%d} at commit {commit}, "
-        f"on {platform.system()} {platform.machine()}, Python {platform.python_version()}, {os.cpu_count()} cores, no GPU.",
+        f"Written by `make evidence` on {datetime.now(UTC):%Y-%m-%d} at commit {commit}: {platform.system()} "
+        f"{platform.machine()}, Python {platform.python_version()}, {os.cpu_count()} cores, no GPU.",
         "Times are wall times of the whole command.",
         "",
         "| criterion | kept | seconds |",
