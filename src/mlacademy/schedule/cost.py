@@ -71,9 +71,9 @@ class Cost:
 
 
 def cost_of(
-    segments: Iterable[_Segment], num_blocks: npt.NDArray[np.int64], parts: int, overhead: int, model: CostModel
+    segments: Iterable[_Segment], blocks: npt.NDArray[np.int64], parts: int, overhead: int, model: CostModel
 ) -> Cost:
-    """Cost of ``segments`` on ``parts`` partitions; ``num_blocks`` ``[b]`` gives the bounds."""
+    """Cost of ``segments`` on ``parts`` partitions; ``blocks`` ``[b]`` (0 for a length of 0) gives the bounds."""
     per_segment = overhead if model.segment is None else model.segment
     busy: FloatArray = np.zeros(parts)
     work = 0.0
@@ -82,7 +82,7 @@ def cost_of(
         busy[segment.partition] += segment.blocks * model.block + per_segment
         work += segment.blocks * model.block
         partials += segment.split is not None
-    requests = num_blocks * model.block + per_segment
+    requests = blocks * model.block + per_segment
     makespan, combine = float(busy.max()), partials * model.partial
     return Cost(
         busy=tuple(busy.tolist()),
@@ -91,7 +91,7 @@ def cost_of(
         total=makespan + combine,
         utilisation=work / (parts * makespan) if makespan else 0.0,
         balance=float(busy.mean()) / makespan if makespan else 0.0,
-        ideal=max(float(requests.sum()) / parts, model.block + per_segment),
+        ideal=max(float(requests.sum()) / parts, min(int(blocks.max()), 1) * model.block + per_segment),
         no_split=_longest_first(requests.tolist(), parts),
     )
 

@@ -179,7 +179,8 @@ class Schedule:
 
     def cost(self, model: CostModel | None = None) -> Cost:
         """What this schedule costs under ``model`` (default: one block costs 1, a segment costs ``overhead``)."""
-        return cost_of(self.segments(), self.num_blocks, self.parts, self.overhead, model or CostModel())
+        blocks = -(-self.lengths // self.block)
+        return cost_of(self.segments(), blocks, self.parts, self.overhead, model or CostModel())
 
     def __str__(self) -> str:
         pieces = int(self.splits[self.splits > 1].sum())
