@@ -13,8 +13,8 @@ markers differ on purpose, as they do in the kernels: a *final* ``lse`` of an em
 Left out on purpose: where scores come from (``mlacademy.attention``) and who does which block (``mlacademy.schedule``).
 """
 
-from mlacademy.softmax.combine import apply_sink, combine, combine_weights, combined_lse_log2, partials
 from mlacademy.softmax.online import LOG2E, MAX_INIT, OnlineSoftmax, Step, online_softmax, two_pass
+from mlacademy.softmax.splits import apply_sink, combine, combine_weights, combined_lse_log2, partials
 
 __all__ = [
     "LOG2E",

@@ -1,7 +1,7 @@
 """One pass over blocks of scores: running max, running sum, and an output that is rescaled when the max moves.
 
 Shapes: scores ``[..., n]``, values ``[n, d_v]`` or ``[..., n, d_v]``; results ``[..., d_v]`` and ``[...]``.
-Left out on purpose: splitting over workers and the sink (see ``combine.py``).
+Left out on purpose: splitting over workers and the sink (see ``splits.py``).
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def partials(
 ) -> tuple[Tensor, Tensor]:
     """Run :func:`online_softmax` apart on each of ``s = len(bounds) - 1`` pieces of the scores.
 
-    ``bounds`` are score positions from 0 to n that never fall: ``(0, 64, 128)`` are two splits, and ``(0, 64, 64, 128)``
-    are three with an empty one. The other arguments and errors are :func:`online_softmax`'s. Returns
+    ``bounds`` are score positions from 0 to n that never fall: ``(0, 64, 128)`` are two splits, ``(0, 64, 64, 128)``
+    three with an empty one. The other arguments and errors are :func:`online_softmax`'s. Returns
     ``(outs [s, ..., d_v], lse_log2 [s, ...])``: each piece's *normalised* output and base-2 log-sum-exp, 0 and ``-inf``
     where a piece has no valid score. Raises ``ValueError`` on bad ``bounds``.
     """
