@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlacademy import config
@@ -270,6 +270,7 @@ def test_a_missing_file_raises_file_not_found(tmp_path):
         MLAConfig.from_json(tmp_path / "config.json")
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=12), st.integers() | st.text() | st.lists(st.none()), max_size=6))
 def test_other_fields_are_ignored_and_listed(extra):
     known = set(PUBLISHED) | {"rope_parameters", "rope_interleave", "qk_head_dim"}
