@@ -1,3 +1,127 @@
+// mlacademy._core: thin bindings. Names, checks and friendly errors live in mlacademy.fp8 and
+// mlacademy.cache.
+#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
-PYBIND11_MODULE(_core, m) { m.doc() = "Native loops of MLAcademy: FP8 codecs and cache pack/unpack."; }
+#include <array>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+
+#include "cache.hpp"
+#include "codec.hpp"
+
+namespace py = pybind11;
+using mlacademy::Bf16;
+using mlacademy::Field;
+using mlacademy::PageMap;
+using mlacademy::Pages;
+
+namespace {
+
+template <typename T>
+using Array = py::array_t<T, py::array::c_style>;
+
+template <typename T>
+std::span<const T> view(const Array<T>& array) {
+    return {array.data(), static_cast<std::size_t>(array.size())};
+}
+
+// Apply `loop(input, output)` to an array and return an array of the same shape, with the GIL released.
+template <typename Out, typename In, typename Loop>
+Array<Out> map_array(const Array<In>& input, Loop loop) {
+    Array<Out> output(std::vector<py::ssize_t>(input.shape(), input.shape() + input.ndim()));
+    const std::span<Out> target(output.mutable_data(), static_cast<std::size_t>(output.size()));
+    const py::gil_scoped_release unlocked;
+    loop(view(input), target);
+    return output;
+}
+
+// The bytes of all pages: a writable 2-D array whose rows may be further apart than they are long.
+Pages pages_of(py::array_t<std::uint8_t>& pages, const PageMap& map, std::span<const std::int64_t> slots) {
+    if (pages.ndim() != 2 || pages.strides(1) != 1)
+        throw std::invalid_argument("pages must be 2-D, rows contiguous");
+    const std::int64_t capacity = pages.shape(0) * map.page;
+    for (const std::int64_t slot : slots) {
+        if (slot < -1 || slot >= capacity) throw std::invalid_argument("a slot lies outside the pages");
+    }
+    return {pages.mutable_data(), pages.strides(0)};
+}
+
+template <typename Value, typename Stored>
+bool append(py::array_t<std::uint8_t> pages, const PageMap& map, const Array<std::int64_t>& slots,
+            const Array<Stored>& nope, const Array<Stored>& rope) {
+    static_assert(sizeof(Value) == sizeof(Stored));
+    if (nope.size() != slots.size() * map.nope.width || rope.size() != slots.size() * map.d_rope()) {
+        throw std::invalid_argument("nope and rope must hold one row for each slot");
+    }
+    const Pages target = pages_of(pages, map, view(slots));
+    const auto* nope_data = reinterpret_cast<const Value*>(nope.data());
+    const auto* rope_data = reinterpret_cast<const Value*>(rope.data());
+    const py::gil_scoped_release unlocked;
+    return mlacademy::append(target, map, view(slots), nope_data, rope_data);
+}
+
+void gather(py::array_t<std::uint8_t> pages, const PageMap& map, const Array<std::int64_t>& slots,
+            Array<float> rows) {
+    if (rows.size() != slots.size() * (map.nope.width + map.d_rope())) {
+        throw std::invalid_argument("rows must hold one row for each slot");
+    }
+    const Pages source = pages_of(pages, map, view(slots));
+    float* target = rows.mutable_data();
+    const py::gil_scoped_release unlocked;
+    mlacademy::gather(source, map, view(slots), target);
+}
+
+PageMap make_page_map(std::ptrdiff_t page, std::ptrdiff_t tile, bool e8m0_scales, int min_power,
+                      std::array<std::ptrdiff_t, 3> nope, std::array<std::ptrdiff_t, 3> scale,
+                      std::array<std::ptrdiff_t, 3> rope, std::array<std::ptrdiff_t, 3> pad) {
+    const auto field = [](const std::array<std::ptrdiff_t, 3>& f) { return Field{f[0], f[1], f[2]}; };
+    return {page, tile, e8m0_scales, min_power, field(nope), field(scale), field(rope), field(pad)};
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, m) {
+    m.doc() = "Native loops of MLAcademy: FP8 codecs and cache pack/unpack.";
+
+    m.def(
+        "decode_e4m3",
+        [](const Array<std::uint8_t>& codes) { return map_array<float>(codes, mlacademy::decode_e4m3); },
+        py::arg("codes"));
+    m.def(
+        "encode_e4m3",
+        [](const Array<float>& values, bool saturate) {
+            return map_array<std::uint8_t>(
+                values, [=](auto in, auto out) { mlacademy::encode_e4m3(in, out, saturate); });
+        },
+        py::arg("values"), py::arg("saturate"));
+    m.def(
+        "decode_e8m0",
+        [](const Array<std::uint8_t>& codes) { return map_array<float>(codes, mlacademy::decode_e8m0); },
+        py::arg("codes"));
+    m.def(
+        "encode_e8m0",
+        [](const Array<float>& values, const std::string& rounding) {
+            using mlacademy::e8m0::Rounding;
+            const Rounding mode = rounding == "up"     ? Rounding::kUp
+                                  : rounding == "down" ? Rounding::kDown
+                                                       : Rounding::kNearest;
+            return map_array<std::uint8_t>(values,
+                                           [=](auto in, auto out) { mlacademy::encode_e8m0(in, out, mode); });
+        },
+        py::arg("values"), py::arg("rounding"));
+
+    py::class_<PageMap>(m, "PageMap")
+        .def(py::init(&make_page_map), py::kw_only(), py::arg("page"), py::arg("tile"),
+             py::arg("e8m0_scales"), py::arg("min_power"), py::arg("nope"), py::arg("scale"), py::arg("rope"),
+             py::arg("pad"));
+    // noconvert: a silent copy of the pages would swallow what is written.
+    m.def("append_float32", &append<float, float>, py::arg("pages").noconvert(), py::arg("map"),
+          py::arg("slots"), py::arg("nope").noconvert(), py::arg("rope").noconvert());
+    m.def("append_bf16", &append<Bf16, std::uint16_t>, py::arg("pages").noconvert(), py::arg("map"),
+          py::arg("slots"), py::arg("nope").noconvert(), py::arg("rope").noconvert());
+    m.def("gather", &gather, py::arg("pages").noconvert(), py::arg("map"), py::arg("slots"),
+          py::arg("rows").noconvert());
+}

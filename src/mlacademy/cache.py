@@ -13,12 +13,15 @@ Scales are multipliers at read time. Layouts as in the public FlashMLA interface
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from mlacademy._native import core
 from mlacademy.fp8 import (
     MODEL1_RULE,
     V32_RULE,
@@ -193,25 +196,58 @@ def append(cache: Tensor, slots: Tensor, nope: Tensor, rope: Tensor, layout: Cac
     values, counts = torch.unique(slots, return_counts=True)
     if len(values) != n:
         raise ValueError(f"slots must be distinct within one call: {int(values[counts > 1][0])} stands more than once")
+    if not nope.dtype == rope.dtype == torch.bfloat16:
+        nope, rope = nope.float(), rope.float()
+    nope, rope = nope.contiguous(), rope.contiguous()
+    native = core()
+    if native is None or not _append_native(native, pages, page, slots, nope, rope, layout):
+        _append_twin(pages, page, slots, nope, rope, layout)
+
+
+def _append_native(
+    native: ModuleType, pages: Tensor, page: int, slots: Tensor, nope: Tensor, rope: Tensor, layout: CacheLayout
+) -> bool:
+    """False, with nothing written, when a value is not finite; the twin then says which."""
+    page_map, rows = _page_map(native, layout, page), (nope.detach(), rope.detach())
+    if nope.dtype == torch.bfloat16:
+        bits = (row.view(torch.uint16).numpy() for row in rows)
+        return bool(native.append_bf16(pages.numpy(), page_map, slots.numpy(), *bits))
+    return bool(native.append_float32(pages.numpy(), page_map, slots.numpy(), *(row.numpy() for row in rows)))
+
+
+@functools.cache
+def _page_map(native: ModuleType, layout: CacheLayout, page: int) -> object:
+    columns = layout.columns(page)
+    return native.PageMap(
+        page=page,
+        tile=layout.tile,
+        e8m0_scales=layout.rule.scale_format == "e8m0",
+        min_power=encode_e8m0(layout.rule.scale(0.0)) - 127,
+        **{"pad": (0, 0, 0), **columns},
+    )
+
+
+def _append_twin(pages: Tensor, page: int, slots: Tensor, nope: Tensor, rope: Tensor, layout: CacheLayout) -> None:
     stored_rope = rope.to(torch.bfloat16)
     infinite = ~torch.isfinite(stored_rope)
     if infinite.any():
         raise ValueError(
             f"rope must be finite in bfloat16: rope{_first(infinite)} is {rope[infinite][0].item()} before rounding"
         )
-    codes, scales = quantize_tiles(nope.float(), layout.rule)
+    codes, scales = quantize_tiles(nope, layout.rule)
     scale_bytes = encode_e8m0(scales) if layout.rule.scale_format == "e8m0" else scales.view(torch.uint8)
-    content = {"nope": codes, "scale": scale_bytes, "rope": stored_rope.contiguous().view(torch.uint8)}
+    content = {"nope": codes, "scale": scale_bytes, "rope": stored_rope.view(torch.uint8)}
     for name, where in _addresses(slots, page, layout).items():
         pages[where] = content.get(name, torch.zeros((), dtype=torch.uint8))
 
 
-def gather(cache: Tensor, slots: Tensor, layout: CacheLayout) -> Tensor:
+def gather(cache: Tensor, slots: Tensor, layout: CacheLayout, *, out: Tensor | None = None) -> Tensor:
     """Read and dequantise tokens: float32 ``[*slots.shape, d_qk]``, the NoPE values first, then the RoPE values.
 
     ``slots``: int32 or int64 of any shape; −1 is a hole and gives a row of zeros without reading anything. A slot
-    may stand several times. Raises ``ValueError`` for any other slot outside the cache. A float32 scale that is not a
-    power of two is multiplied in float32 as it stands.
+    may stand several times. ``out``: a contiguous float32 tensor of the result's shape to fill and return, for
+    callers in a loop; fresh memory costs more than the decoding. Raises ``ValueError`` for any other slot outside
+    the cache. A float32 scale that is not a power of two is multiplied in float32 as it stands.
     """
     pages, page = _pages(cache, layout)
     _check_slots(slots)
@@ -223,14 +259,30 @@ def gather(cache: Tensor, slots: Tensor, layout: CacheLayout) -> Tensor:
             f"slots must be -1 (a hole) or lie in the cache, 0 to {capacity - 1}: "
             f"slots{_first(outside.reshape(slots.shape))} is {int(flat[outside][0])}"
         )
-    rows = torch.zeros(len(flat), layout.d_qk)
-    held = flat >= 0
-    fields = {name: pages[where] for name, where in _addresses(flat[held], page, layout).items()}
+    shape = (*slots.shape, layout.d_qk)
+    if out is None:
+        out = torch.empty(shape)
+    elif out.dtype != torch.float32 or tuple(out.shape) != shape or not out.is_contiguous():
+        raise ValueError(
+            f"out must be contiguous float32 of the shape {list(shape)}: it is {out.dtype} of {list(out.shape)} "
+            f"with strides {out.stride()}"
+        )
+    native = core()
+    if native is not None:
+        native.gather(pages.numpy(), _page_map(native, layout, page), flat.numpy(), out.numpy())
+    else:
+        held = slots >= 0
+        out.zero_()
+        out[held] = _gather_twin(pages, page, slots[held].long(), layout)
+    return out
+
+
+def _gather_twin(pages: Tensor, page: int, slots: Tensor, layout: CacheLayout) -> Tensor:
+    fields = {name: pages[where] for name, where in _addresses(slots, page, layout).items()}
     scales = fields["scale"]
     scales = decode_e8m0(scales) if layout.rule.scale_format == "e8m0" else scales.view(torch.float32)
     nope = decode_e4m3(fields["nope"]).unflatten(-1, (-1, layout.tile)) * scales[..., None]
-    rows[held] = torch.cat([nope.flatten(-2), fields["rope"].view(torch.bfloat16).float()], dim=-1)
-    return rows.reshape(*slots.shape, layout.d_qk)
+    return torch.cat([nope.flatten(-2), fields["rope"].view(torch.bfloat16).float()], dim=-1)
 
 
 def _addresses(slots: Tensor, page: int, layout: CacheLayout) -> dict[str, tuple[Tensor, Tensor]]:

@@ -24,6 +24,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mlacademy._native import core
+
 Restore = Callable[[NDArray[Any]], Any]
 
 E4M3_MAX = 448.0
@@ -62,7 +64,8 @@ def decode_e4m3(codes: Any) -> Any:
     non-integers and ``ValueError`` for integers that are not a byte.
     """
     array, restore = _codes(codes, "codes")
-    return restore(_E4M3_TABLE[array])
+    native = core()
+    return restore(_E4M3_TABLE[array] if native is None else native.decode_e4m3(array))
 
 
 def encode_e4m3(x: Any, *, overflow: Literal["saturate", "nan"] = "saturate") -> Any:
@@ -75,6 +78,9 @@ def encode_e4m3(x: Any, *, overflow: Literal["saturate", "nan"] = "saturate") ->
     if overflow not in ("saturate", "nan"):
         raise ValueError(f"overflow must be 'saturate' or 'nan': it is {overflow!r}")
     array, restore = _floats(x, "x")
+    native = core()
+    if native is not None and array.dtype == np.float32:
+        return restore(native.encode_e4m3(array, overflow == "saturate"))
     return restore(_encode_e4m3_twin(array, overflow == "saturate"))
 
 
@@ -120,7 +126,8 @@ def e4m3_neighbours(x: Any) -> tuple[Any, Any, Any]:
 def decode_e8m0(codes: Any) -> Any:
     """The float32 value 2^(code - 127) of each E8M0 code; 0xFF is NaN. ``codes`` as for :func:`decode_e4m3`."""
     array, restore = _codes(codes, "codes")
-    return restore(_E8M0_TABLE[array])
+    native = core()
+    return restore(_E8M0_TABLE[array] if native is None else native.decode_e8m0(array))
 
 
 def encode_e8m0(x: Any, *, rounding: Literal["up", "nearest", "down"] = "up") -> Any:
@@ -139,16 +146,23 @@ def encode_e8m0(x: Any, *, rounding: Literal["up", "nearest", "down"] = "up") ->
     if bad.any():
         where, value = _first(bad), array[bad][0]
         raise ValueError(f"x must be positive and finite, E8M0 has no sign, zero or infinity: x{where} is {value}")
-    fraction, exponent = np.frexp(np.where(nan, 1.0, array.astype(np.float64)))  # fraction in [0.5, 1)
-    threshold = {"up": np.nextafter(0.5, 1), "nearest": 0.75, "down": 1.0}[rounding]
-    power = exponent.astype(np.int64) - (fraction < threshold)
-    if rounding == "up":
-        power = np.maximum(power, -_E8M0_BIAS)  # 2^-127 is the smallest value >= anything smaller
+    power = _round_to_power(np.where(nan, 1.0, array.astype(np.float64)), rounding)
     outside = (power < -_E8M0_BIAS) | (power > _E8M0_BIAS)
     if outside.any():
         where, value = _first(outside), array[outside][0]
         raise ValueError(f"x must round {rounding} to a power of two from 2^-127 to 2^127: x{where} is {value}")
+    native = core()
+    if native is not None and array.dtype == np.float32:
+        return restore(native.encode_e8m0(array, rounding))
     return restore(np.where(nan, _E8M0_NAN, power + _E8M0_BIAS).astype(np.uint8))
+
+
+def _round_to_power(x: NDArray[np.float64], rounding: str) -> NDArray[np.int64]:
+    """The exponent of the power of two that ``x`` > 0 rounds to; -127 for everything smaller when rounding up."""
+    fraction, exponent = np.frexp(x)  # x = fraction · 2^exponent, fraction in [0.5, 1)
+    threshold = {"up": np.nextafter(0.5, 1), "nearest": 0.75, "down": 1.0}[rounding]
+    power: NDArray[np.int64] = exponent.astype(np.int64) - (fraction < threshold)
+    return np.maximum(power, -_E8M0_BIAS) if rounding == "up" else power
 
 
 def round_bf16(x: Any) -> Any:
