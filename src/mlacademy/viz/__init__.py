@@ -1,0 +1,44 @@
+"""Pictures: charts for chapters, the six core pictures, and the same six under sliders.
+
+Everything returns a `Picture` (`.svg`, `.text` = the full text twin, `.title`, `.save(path)`): inline SVG in a notebook,
+text in a terminal, readable in light and dark because ink is `currentColor` and accents read on both.
+
+Charts (keyword arguments have defaults where shown by their docstrings; `text` says what the chart shows):
+
+    viz.lines({"naive": ys, "absorbed": zs}, x=xs, xlabel="tokens", ylabel="GiB", title="…", text="…", logx=True)
+    viz.bars({"bytes": [1152, 656, 584]}, labels=["BF16", "V3.2", "MODEL1"], ylabel="bytes", title="…", text="…")
+    viz.scatter({"tile 0": (xs, ys)}, xlabel="value", ylabel="error", title="…", text="…")
+    viz.heatmap(matrix, rows=names, columns=names, unit="bytes", title="…", text="…")
+
+Core pictures (data always comes from the library):
+
+    viz.token_bytes("V32", 64, 3, data=cache[0])               # byte map of a cached token
+    viz.number_line(17.0, scale=1.0, overflow="saturate")      # E4M3: neighbours, ties, bits
+    viz.compression(heads=128, latent=512, context=32768)      # cache bytes by form of storage
+    viz.splits(schedule([128, 128], 66), ctas_per_partition=2) # partitions × blocks
+    viz.softmax_steps(scores, block=4, valid=mask, step=2)     # online softmax, block by block
+    viz.combine_weights([4.2, 3.8, 2.1], sink=3.0)             # weights of the splits
+"""
+
+from mlacademy.viz.byte_map import token_bytes
+from mlacademy.viz.cache_sizes import compression
+from mlacademy.viz.charts import bars, heatmap, lines, scatter
+from mlacademy.viz.e4m3_line import number_line
+from mlacademy.viz.merge_weights import combine_weights
+from mlacademy.viz.picture import Picture
+from mlacademy.viz.softmax_stepper import softmax_steps
+from mlacademy.viz.split_plan import splits
+
+__all__ = [
+    "Picture",
+    "bars",
+    "combine_weights",
+    "compression",
+    "heatmap",
+    "lines",
+    "number_line",
+    "scatter",
+    "softmax_steps",
+    "splits",
+    "token_bytes",
+]
