@@ -10,6 +10,10 @@ Charts (keyword arguments have defaults where shown by their docstrings; `text` 
     viz.scatter({"tile 0": (xs, ys)}, xlabel="value", ylabel="error", title="…", text="…")
     viz.heatmap(matrix, rows=names, columns=names, unit="bytes", title="…", text="…")
 
+The map of the course, with a chapter marked:
+
+    viz.course_map("04")
+
 Core pictures (data always comes from the library):
 
     viz.token_bytes("V32", 64, 3, data=cache[0])               # byte map of a cached token
@@ -23,6 +27,7 @@ Core pictures (data always comes from the library):
 from mlacademy.viz.byte_map import token_bytes
 from mlacademy.viz.cache_sizes import compression
 from mlacademy.viz.charts import bars, heatmap, lines, scatter
+from mlacademy.viz.course_map import course_map
 from mlacademy.viz.e4m3_line import number_line
 from mlacademy.viz.merge_weights import combine_weights
 from mlacademy.viz.picture import Picture
@@ -34,6 +39,7 @@ __all__ = [
     "bars",
     "combine_weights",
     "compression",
+    "course_map",
     "heatmap",
     "lines",
     "number_line",
