@@ -183,11 +183,8 @@ class Workspace:
         data = notebook_bytes(_based_on(merged.notebook, pristine))
         if old is not None:
             return Step(path, "renamed", f"was {old}", merged.changes, data, found, pristine, old, old)
-        if (
-            not merged.changes
-            and _told_base(mine) == digest(pristine)
-            and (self._versions(path) / digest(pristine)).exists()
-        ):
+        recorded = (self._versions(path) / digest(pristine)).exists()
+        if recorded and not merged.changes and _told_base(mine) == digest(pristine):
             return Step(path, "current")
         return Step(path, "merged", "", merged.changes, data, found, pristine)
 
