@@ -31,6 +31,9 @@ struct PageMap {
 
     [[nodiscard]] std::ptrdiff_t num_tiles() const { return nope.width / tile; }
     [[nodiscard]] std::ptrdiff_t d_rope() const { return rope.width / 2; }
+    [[nodiscard]] std::ptrdiff_t page_bytes() const {
+        return page * (nope.width + scale.width + rope.width + pad.width);
+    }
 };
 
 // The bytes of all pages: page i starts at data + i · stride.

@@ -38,13 +38,18 @@ Array<Out> map_array(const Array<In>& input, Loop loop) {
     return output;
 }
 
-// The bytes of all pages: a writable 2-D array whose rows may be further apart than they are long.
-Pages pages_of(py::array_t<std::uint8_t>& pages, const PageMap& map, std::span<const std::int64_t> slots) {
+// The bytes of all pages: a 2-D array whose rows may be further apart than they are long. `first_slot` is the
+// smallest slot allowed. The checks here are the last guard of memory; the friendly ones are in Python.
+Pages pages_of(py::array_t<std::uint8_t>& pages, const PageMap& map, std::span<const std::int64_t> slots,
+               std::int64_t first_slot) {
     if (pages.ndim() != 2 || pages.strides(1) != 1)
         throw std::invalid_argument("pages must be 2-D, rows contiguous");
+    if (pages.shape(1) != map.page_bytes())
+        throw std::invalid_argument("pages must be as long as the map says");
     const std::int64_t capacity = pages.shape(0) * map.page;
     for (const std::int64_t slot : slots) {
-        if (slot < -1 || slot >= capacity) throw std::invalid_argument("a slot lies outside the pages");
+        if (slot < first_slot || slot >= capacity)
+            throw std::invalid_argument("a slot lies outside the pages");
     }
     return {pages.mutable_data(), pages.strides(0)};
 }
@@ -56,7 +61,7 @@ bool append(py::array_t<std::uint8_t> pages, const PageMap& map, const Array<std
     if (nope.size() != slots.size() * map.nope.width || rope.size() != slots.size() * map.d_rope()) {
         throw std::invalid_argument("nope and rope must hold one row for each slot");
     }
-    const Pages target = pages_of(pages, map, view(slots));
+    const Pages target = pages_of(pages, map, view(slots), 0);
     const auto* nope_data = reinterpret_cast<const Value*>(nope.data());
     const auto* rope_data = reinterpret_cast<const Value*>(rope.data());
     const py::gil_scoped_release unlocked;
@@ -68,7 +73,7 @@ void gather(py::array_t<std::uint8_t> pages, const PageMap& map, const Array<std
     if (rows.size() != slots.size() * (map.nope.width + map.d_rope())) {
         throw std::invalid_argument("rows must hold one row for each slot");
     }
-    const Pages source = pages_of(pages, map, view(slots));
+    const Pages source = pages_of(pages, map, view(slots), -1);
     float* target = rows.mutable_data();
     const py::gil_scoped_release unlocked;
     mlacademy::gather(source, map, view(slots), target);

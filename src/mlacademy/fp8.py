@@ -176,9 +176,9 @@ def round_bf16(x: Any) -> Any:
     array, restore = _floats(x, "x")
     finite = np.where(np.isfinite(array), array, 0.0)
     exponent, steps = _round_to_steps(np.abs(finite), mantissa_bits=7, min_exponent=-126)
-    rounded = np.copysign(np.ldexp(steps, exponent - 7), array)
-    rounded = np.where(np.abs(rounded) >= 2.0**128, np.copysign(np.inf, array), rounded)
-    return restore(np.where(np.isfinite(array), rounded, array).astype(np.float32))
+    rounded = np.copysign(np.ldexp(steps, exponent - 7), finite)
+    rounded = np.where(np.abs(rounded) >= 2.0**128, np.copysign(np.inf, finite), rounded).astype(np.float32)
+    return restore(np.where(np.isfinite(array), rounded, array.astype(np.float32)))
 
 
 @dataclass(frozen=True)
