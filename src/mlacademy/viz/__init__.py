@@ -1,7 +1,7 @@
 """Pictures: charts for chapters, the six core pictures, and the same six under sliders.
 
-Everything returns a `Picture` (`.svg`, `.text` = the full text twin, `.title`, `.save(path)`): inline SVG in a notebook,
-text in a terminal, readable in light and dark because ink is `currentColor` and accents read on both.
+Everything returns a `Picture` (`.svg`, `.text` = the full text twin, `.title`, `.save(path)`): inline SVG in a
+notebook, text in a terminal, readable in light and dark because ink is `currentColor` and accents read on both.
 
 Charts (keyword arguments have defaults where shown by their docstrings; `text` says what the chart shows):
 
@@ -22,6 +22,11 @@ Core pictures (data always comes from the library):
     viz.splits(schedule([128, 128], 66), ctas_per_partition=2) # partitions × blocks
     viz.softmax_steps(scores, block=4, valid=mask, step=2)     # online softmax, block by block
     viz.combine_weights([4.2, 3.8, 2.1], sink=3.0)             # weights of the splits
+
+The same under sliders; without ipywidgets, or with `MLACADEMY_STATIC=1`, the static picture of the default settings:
+
+    viz.explore_token_bytes()    viz.explore_number_line()    viz.explore_compression()
+    viz.explore_splits()         viz.explore_softmax()        viz.explore_combine()
 """
 
 from mlacademy.viz.byte_map import token_bytes
@@ -33,6 +38,14 @@ from mlacademy.viz.merge_weights import combine_weights
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.softmax_stepper import softmax_steps
 from mlacademy.viz.split_plan import splits
+from mlacademy.viz.studies import (
+    explore_combine,
+    explore_compression,
+    explore_number_line,
+    explore_softmax,
+    explore_splits,
+    explore_token_bytes,
+)
 
 __all__ = [
     "Picture",
@@ -40,6 +53,12 @@ __all__ = [
     "combine_weights",
     "compression",
     "course_map",
+    "explore_combine",
+    "explore_compression",
+    "explore_number_line",
+    "explore_softmax",
+    "explore_splits",
+    "explore_token_bytes",
     "heatmap",
     "lines",
     "number_line",

@@ -5,7 +5,8 @@ Units are CSS pixels at the picture's natural width. Colours are `INK` (the page
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from xml.etree import ElementTree
 
 from mlacademy.viz.picture import SVG, Picture, make_picture
@@ -34,6 +35,16 @@ class Canvas:
         if detail is not None:
             node.set("data-detail", detail)
         node.text = content
+
+    @contextmanager
+    def group(self, *, detail: str | None = None) -> Iterator[None]:
+        """Collect what is drawn inside into one group, which carries one detail."""
+        node = ElementTree.SubElement(self._stack[-1], f"{{{SVG}}}g", {} if detail is None else {"data-detail": detail})
+        self._stack.append(node)
+        try:
+            yield
+        finally:
+            self._stack.pop()
 
     def rect(
         self,

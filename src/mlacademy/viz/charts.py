@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree
 
 import numpy as np
@@ -30,7 +30,7 @@ DASHES = ("-", "--", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 HATCHES = ("", "///", "...", "\\\\\\", "xx", "--")
 
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {  # matplotlib's own key type is private
     "svg.fonttype": "none",
     "svg.hashsalt": "mlacademy",
     "font.family": "sans-serif",
@@ -193,7 +193,7 @@ def bars(
         base = np.zeros(len(labels))
         for index, (name, ys) in enumerate(columns.items()):
             shift = 0.0 if stacked else (index - (len(columns) - 1) / 2) * thickness
-            style = {
+            style: dict[str, Any] = {
                 "label": name,
                 "facecolor": (*_rgb(PALETTE[index % len(PALETTE)]), 0.75),
                 "edgecolor": PALETTE[index % len(PALETTE)],
@@ -205,7 +205,7 @@ def bars(
             else:
                 drawn = axes.bar(places + shift, ys, thickness, bottom=base if stacked else None, **style)
             if values:
-                where = "center" if stacked else "edge"
+                where: Literal["center", "edge"] = "center" if stacked else "edge"
                 axes.bar_label(
                     drawn,
                     [format(float(v), fmt) for v in ys],
@@ -288,7 +288,7 @@ def heatmap(
         axes.grid(visible=False)
         _cell_ticks(axes, matrix.shape, rows, columns)
         bar = chart.figure.colorbar(mesh, ax=axes, pad=0.02, fraction=0.05)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
         bar.set_label(unit)
         if annotate if annotate is not None else matrix.size <= 200:
             for (r, c), value in np.ndenumerate(matrix):

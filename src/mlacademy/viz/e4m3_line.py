@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -186,9 +187,7 @@ def _neighbourhood(canvas: Canvas, r: Rounding) -> None:
         )
         canvas.text(x, y + 26, short(v, 6), anchor="middle", bold=chosen)
         canvas.text(x, y + 41, f"0x{code:02X}  {mantissa}", size=11, anchor="middle", mono=True, dim=True)
-    ties = [
-        (a + b) / 2 for a, b in zip(values, values[1:], strict=False) if a <= r.scaled <= b and r.scaled not in (a, b)
-    ]
+    ties = [(a + b) / 2 for a, b in itertools.pairwise(values) if a <= r.scaled <= b and r.scaled not in (a, b)]
     if r.region == "overflow":
         ties = [math.copysign(TOP_TIE, r.scaled)]
     for tie in ties:

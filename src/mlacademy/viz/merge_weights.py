@@ -77,8 +77,10 @@ def _summary(m: Merge) -> str:
     if m.lse == math.inf:
         return "Every split is empty: out = 0, lse = +inf, and a sink changes nothing."
     top = max(range(len(m.weights)), key=lambda i: m.weights[i])
-    text = f"lse {short(m.lse)} natural = {short(m.total_log2)} in base 2; split {top} weighs most, {short(m.weights[top])}"
-    return text + (f"; the sink takes {short(m.sink_share * 100, 3)} % of the output." if m.sink is not None else ".")
+    lse = f"lse {short(m.lse)} natural = {short(m.total_log2)} in base 2"
+    return f"{lse}; split {top} weighs most, {short(m.weights[top])}" + (
+        f"; the sink takes {short(m.sink_share * 100, 3)} % of the output." if m.sink is not None else "."
+    )
 
 
 def _bars(canvas: Canvas, m: Merge, y: float) -> float:

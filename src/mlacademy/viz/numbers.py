@@ -22,10 +22,8 @@ def short(value: float, digits: int = 4) -> str:
         return "+inf" if value > 0 else "−inf"
     if math.isnan(value):
         return "NaN"
-    if value == int(value) and abs(value) < 1e9:
-        text = f"{int(value):,}"
-    else:
-        text = f"{value:,.{digits}g}"
+    whole = value == int(value) and abs(value) < 1e9
+    text = f"{int(value):,}" if whole else f"{value:,.{digits}g}"
     return text.replace("-", "−")
 
 

@@ -25,8 +25,8 @@ class Picture:
     """A drawing and its text twin.
 
     Attributes:
-        svg: one `<svg>` element with `viewBox`, `role="img"`, `<title>` and `<desc>`. Elements that mean something carry
-            their sentence in `data-detail`; a widget shows it for the element under the pointer or the focus.
+        svg: one `<svg>` element with `viewBox`, `role="img"`, `<title>` and `<desc>`. Elements that mean something
+            carry their sentence in `data-detail`; a widget shows it for the one under the pointer or the focus.
         text: the full text twin: every number drawn, readable without the drawing.
         title: one line, the same as the SVG's `<title>`.
     """
@@ -93,7 +93,7 @@ def with_tooltips(svg: str) -> str:
 
 
 def _with_scoped_ids(svg: str) -> str:
-    """Prefix ids that something refers to with a digest of the drawing and drop the others: same drawing, same bytes."""
+    """Prefix ids that are referred to with a digest of the drawing and drop the rest: same drawing, same bytes."""
     prefix = "m" + hashlib.sha256(svg.encode()).hexdigest()[:10] + "-"
     referenced = set(re.findall(r'url\(#([^)"]+)\)|(?:href|aria-\w+)="#?([^"]+)"', svg))
     names = {name for pair in referenced for name in pair if name}

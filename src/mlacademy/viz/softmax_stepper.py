@@ -152,7 +152,7 @@ def _scores(canvas: Canvas, result: OnlineSoftmax, units: list[float], holes: li
                 )
                 continue
             top = y_of(units[place])
-            weight = 2.0 ** (units[place] - float(s.running_max))
+            score, weight = short(units[place]), 2.0 ** (units[place] - float(s.running_max))
             canvas.rect(
                 cx - cell * 0.35,
                 top,
@@ -160,7 +160,7 @@ def _scores(canvas: Canvas, result: OnlineSoftmax, units: list[float], holes: li
                 base - top,
                 fill=BLUE,
                 tint=0.2 if faint else 0.7,
-                detail=f"score {place}: {short(units[place])}; block {index} adds 2^({short(units[place])} − {short(float(s.running_max))}) = {short(weight)}",
+                detail=f"score {place}: {score}; block {index} adds 2^({score} − {short(float(s.running_max))}) = {short(weight)}",
             )
         running = float(s.running_max)
         if running > -1e29 and not faint:

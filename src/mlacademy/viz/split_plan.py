@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlacademy.viz.canvas import WIDTH, Canvas
 from mlacademy.viz.numbers import plural, short
 from mlacademy.viz.picture import Picture
-from mlacademy.viz.theme import INK, accent
+from mlacademy.viz.theme import BLUE, INK, PALETTE, TEAL, accent
 
 if TYPE_CHECKING:
-    from mlacademy.schedule import Schedule, Segment
+    from mlacademy.schedule import Cost, CostModel, Schedule, Segment
 
-PLOT_X, PLOT_WIDTH = 44.0, WIDTH - 44.0
-PLOT_Y, PLOT_HEIGHT = 92.0, 230.0
-MIN_PIXELS = 2.5  # a column's piece lower than this is merged with its neighbours
-TWIN_PARTITIONS = 40
+PLOT_X, PLOT_WIDTH = 50.0, WIDTH - 50.0
+PLOT_Y, PLOT_HEIGHT = 92.0, 220.0
+BASE = PLOT_Y + PLOT_HEIGHT
+MIN_PIXELS = 2.5  # a piece lower or narrower than this is drawn together with its neighbours
+TWIN_PARTITIONS = 32
+TICKS = tuple(digit * 10**power for power in range(9) for digit in (1, 2, 5))
 
 
 @dataclass(frozen=True)
@@ -29,52 +31,99 @@ class Run:
     top: float
 
 
-def splits(schedule: Schedule, *, ctas_per_partition: int | None = None, title: str | None = None) -> Picture:
+def splits(
+    schedule: Schedule,
+    *,
+    ctas_per_partition: int | None = None,
+    sms: int | None = None,
+    model: CostModel | None = None,
+    title: str | None = None,
+) -> Picture:
     """Draw who reads what: partitions across, cost in blocks upwards, one colour a request.
 
-    A hatched foot is the fixed overhead of starting a request; a thick cut edge marks a request that goes on in the next
-    partition. The dashed line is the payload, which no partition exceeds. Where pieces are too low to see they are
-    drawn together, and say so in their detail.
+    A hatched foot is the fixed overhead of a request in a partition; a thick edge is a cut, where a request goes on in
+    the next partition. The dashed line is the payload, which no partition exceeds. Pieces too low to see are drawn
+    together, and say so in their detail. Below: the requests with their number of pieces, and what the plan costs
+    beside no splitting at all and beside the lower bound.
 
     Args:
         schedule: from `mlacademy.schedule.schedule`.
-        ctas_per_partition: 1 or 2 (a cluster), to count idle SMs as well as idle partitions.
-        title: default: what the plan is.
+        ctas_per_partition: CTAs of one partition, `s_q * h_q / 64` on SM90; each runs on one SM.
+        sms: SMs of the GPU; with `ctas_per_partition`, idle SMs are counted too.
+        model: prices for the cost bars, a `schedule.CostModel`. title: default: what the plan is.
+
+    Raises:
+        ValueError: `sms` without `ctas_per_partition`.
     """
-    s = schedule
-    cost = s.cost()
+    if sms is not None and ctas_per_partition is None:
+        raise ValueError("sms needs ctas_per_partition, to know how many SMs a partition takes")
+    s, cost = schedule, schedule.cost(model)
     heading = title or f"{plural(s.b, 'request')} on {plural(s.parts, 'partition')}"
-    pieces = int(s.splits[s.splits > 1].sum())
-    summary = (
-        f"{s.used} partitions work, {s.idle} idle"
-        + (f" ({s.idle * ctas_per_partition} SMs)" if ctas_per_partition else "")
-        + f"; payload {s.payload} blocks; "
-        + (f"{plural(s.split_requests, 'request')} split into {pieces} pieces." if pieces else "no request is split.")
-    )
+    summary = _summary(s, ctas_per_partition, sms)
     canvas = Canvas()
     canvas.text(0, 16, heading, size=14, bold=True)
     canvas.text(0, 35, summary, dim=True)
-    _cost_line(canvas, s)
-    top = max(s.payload, cost.makespan)
+    hatches = {
+        colour: canvas.hatch(f"overhead{i}", colour=colour, spacing=4, opacity=0.8) for i, colour in enumerate(PALETTE)
+    }
+    _legend(canvas, s, hatches[BLUE])
+    _columns(canvas, s, hatches)
+    y = _requests(canvas, s, BASE + 50)
+    canvas.height = _cost_bars(canvas, cost, y + 30)
+    return canvas.picture(title=heading, summary=summary, text=_twin(s, cost))
+
+
+def _summary(s: Schedule, ctas: int | None, sms: int | None) -> str:
+    idle = f"{s.used} of {s.parts} partitions work, {s.idle} idle"
+    if ctas is not None and sms is not None:
+        idle += f" ({max(sms - s.used * ctas, 0)} of {sms} SMs without work)"
+    pieces = int(s.splits[s.splits > 1].sum())
+    cut = f"{plural(s.split_requests, 'request')} split into {pieces:,} pieces" if pieces else "no request is split"
+    return f"{idle}; payload {plural(s.payload, 'block')}; {cut}."
+
+
+def _legend(canvas: Canvas, s: Schedule, hatch: str) -> None:
+    y = 57.0
+    canvas.rect(0, y - 9, 14, 10, fill=BLUE, tint=0.75)
+    canvas.text(20, y, f"blocks of {s.block} tokens, one colour a request", size=11)
+    canvas.rect(262, y - 9, 14, 10, fill=hatch)
+    canvas.text(282, y, f"overhead: {s.overhead} for a request in a partition", size=11)
+    canvas.line(520, y - 4, 534, y - 4, width=3)
+    canvas.text(540, y, "cut: goes on in the next partition", size=11)
+
+
+def _columns(canvas: Canvas, s: Schedule, hatches: Mapping[str, str]) -> None:
+    top = float(s.payload)
     unit = PLOT_HEIGHT / top
-    _axis(canvas, s, top, unit)
-    hatch = canvas.hatch("overhead", spacing=4, opacity=0.6)
+    _grid(canvas, top, unit)
     step = PLOT_WIDTH / s.parts
-    width = min(step * (0.86 if step > 8 else 0.8), 120.0)
+    width = min(step * 0.84, 120.0)
     by_partition: dict[int, list[Segment]] = {}
     for segment in s.segments():
         by_partition.setdefault(segment.partition, []).append(segment)
     for partition, segments in by_partition.items():
         x = PLOT_X + partition * step + (step - width) / 2
         for run in _runs(segments, s.overhead, MIN_PIXELS / unit):
-            _draw_run(canvas, s, run, x, width, unit, hatch)
-        if step >= 16:
-            canvas.text(x + width / 2, PLOT_Y + PLOT_HEIGHT + 15, str(partition), size=11, anchor="middle", dim=True)
-    _partition_labels(canvas, s, step)
-    _idle(canvas, s, step, ctas_per_partition)
-    bottom = _requests(canvas, s, PLOT_Y + PLOT_HEIGHT + 62)
-    canvas.height = bottom
-    return canvas.picture(title=heading, summary=summary, text=_twin(s))
+            _draw_run(canvas, s, run, x, width, unit, hatches)
+    y = BASE - s.payload * unit
+    canvas.line(
+        PLOT_X, y, WIDTH, y, dash="6 4", width=1.5, detail=f"payload: no partition exceeds {s.payload:,} blocks"
+    )
+    canvas.text(WIDTH, y - 6, f"payload {s.payload:,}", size=11, anchor="end")
+    every = next(n for n in TICKS if n * step >= 24)
+    for partition in range(0, s.parts, every):
+        canvas.text(PLOT_X + (partition + 0.5) * step, BASE + 15, str(partition), size=11, anchor="middle", dim=True)
+    canvas.text(0, BASE + 15, "partition", size=11, dim=True)
+    _idle(canvas, s, step)
+
+
+def _grid(canvas: Canvas, top: float, unit: float) -> None:
+    step = next(n for n in TICKS if top / n <= 6)
+    for value in range(0, int(top) + 1, step):
+        y = BASE - value * unit
+        canvas.line(PLOT_X, y, WIDTH, y, opacity=0.15 if value else 0.8)
+        canvas.text(PLOT_X - 6, y + 4, f"{value:,}", size=11, anchor="end", dim=True)
+    canvas.text(0, PLOT_Y - 10, "cost, in blocks", size=11, dim=True)
 
 
 def _runs(segments: list[Segment], overhead: int, least: float) -> Iterator[Run]:
@@ -91,38 +140,32 @@ def _runs(segments: list[Segment], overhead: int, least: float) -> Iterator[Run]
         yield Run(tuple(group), bottom, bottom + height)
 
 
-def _draw_run(canvas: Canvas, s: Schedule, run: Run, x: float, width: float, unit: float, hatch: str) -> None:
-    base = PLOT_Y + PLOT_HEIGHT
-    low, high = base - run.bottom * unit, base - run.top * unit
+def _draw_run(
+    canvas: Canvas, s: Schedule, run: Run, x: float, width: float, unit: float, hatches: Mapping[str, str]
+) -> None:
+    low, high = BASE - run.bottom * unit, BASE - run.top * unit
+    high += 0.7 if low - high > 4 else 0.0  # a hair of space between neighbours
     first = run.segments[0]
     colour = accent(first.request)
-    detail = _describe(s, run)
-    gap = 0.6 if (low - high) > 4 else 0.0
-    if len(run.segments) > 1:
-        canvas.rect(x, high + gap, width, low - high - gap, fill=colour, tint=0.55, detail=detail)
-        return
-    foot = s.overhead * unit
-    canvas.rect(x, high + gap, width, low - high - gap, fill=colour, tint=0.18)
-    canvas.rect(x, high + gap, width, max(low - high - foot - gap, 0), fill=colour, tint=0.75)
-    if foot > 2:
-        canvas.rect(x, low - foot, width, foot, fill=hatch)
-    canvas.rect(x, high + gap, width, low - high - gap, fill=INK, tint=0, detail=detail)
-    blocks = int(s.num_blocks[first.request])
-    if first.end_block < blocks and first.split is not None:
-        canvas.line(x, high + 1, x + width, high + 1, width=2.5)
-    if first.begin_block > 0:
-        canvas.line(x, low - foot, x + width, low - foot, width=2.5)
-    room = low - high - foot
-    if width >= 58 and room >= 13:
-        canvas.text(
-            x + width / 2,
-            high + room / 2 + 4,
-            f"r{first.request}: {first.begin_block}–{first.end_block - 1}",
-            size=11,
-            anchor="middle",
-        )
-    elif width >= 20 and room >= 13:
-        canvas.text(x + width / 2, high + room / 2 + 4, f"r{first.request}", size=11, anchor="middle")
+    with canvas.group(detail=_describe(s, run)):
+        if len(run.segments) > 1:
+            canvas.rect(x, high, width, low - high, fill=colour, tint=0.5)
+            return
+        foot = low - s.overhead * unit
+        canvas.rect(x, high, width, foot - high, fill=colour, tint=0.75)
+        canvas.rect(x, foot, width, low - foot, fill=hatches[colour])
+        if first.end_block < int(s.num_blocks[first.request]) and first.split is not None:
+            canvas.line(x, high + 1, x + width, high + 1, width=3)
+        if first.begin_block > 0:
+            canvas.line(x, foot, x + width, foot, width=3)
+        if foot - high >= 14 and width >= 22:
+            blocks = f": {_span(first)}" if width >= 62 and first.blocks else ""
+            canvas.text(x + width / 2, (high + foot) / 2 + 4, f"r{first.request}{blocks}", size=11, anchor="middle")
+
+
+def _span(segment: Segment) -> str:
+    last = segment.end_block - 1
+    return f"{segment.begin_block}" if last == segment.begin_block else f"{segment.begin_block}–{last}"
 
 
 def _describe(s: Schedule, run: Run) -> str:
@@ -132,140 +175,133 @@ def _describe(s: Schedule, run: Run) -> str:
     if len(run.segments) > 1:
         blocks = sum(segment.blocks for segment in run.segments)
         return (
-            f"{where}: requests {first.request}–{last.request}, {len(run.segments)} of them drawn together, "
+            f"{where}: requests {first.request}–{last.request}, drawn together, "
             f"{plural(blocks, 'block')} + {len(run.segments)} × {s.overhead} overhead"
         )
     total = int(s.num_blocks[first.request])
-    span = (
-        f"all {plural(total, 'block')}"
-        if first.split is None
-        else f"blocks {first.begin_block}–{first.end_block - 1} of {total}"
+    if first.split is None:
+        return (
+            f"{where}: request {first.request}, all {plural(total, 'block')} + {s.overhead} overhead; writes the result"
+        )
+    noun = "block" if first.blocks == 1 else "blocks"
+    return (
+        f"{where}: request {first.request}, {noun} {_span(first)} of {total} + {s.overhead} overhead; "
+        f"writes partial result {first.split}"
     )
-    fate = "writes the final result" if first.split is None else f"writes partial result {first.split}"
-    return f"{where}: request {first.request}, {span} + {s.overhead} overhead; {fate}"
 
 
-def _axis(canvas: Canvas, s: Schedule, top: float, unit: float) -> None:
-    base = PLOT_Y + PLOT_HEIGHT
-    step = next(
-        n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10**4, 10**5, 10**6, 10**7) if top / n <= 6
-    )
-    value = 0
-    while value <= top:
-        y = base - value * unit
-        canvas.line(PLOT_X, y, WIDTH, y, opacity=0.15 if value else 0.8)
-        canvas.text(PLOT_X - 6, y + 4, f"{value:,}", size=11, anchor="end", dim=True)
-        value += step
-    y = base - s.payload * unit
-    canvas.line(
-        PLOT_X, y, WIDTH, y, dash="6 4", width=1.5, detail=f"payload: no partition may exceed {s.payload} blocks"
-    )
-    canvas.text(WIDTH, y - 5, f"payload {s.payload:,}", size=11, anchor="end")
-    canvas.text(0, PLOT_Y - 10, "cost, in blocks", size=11, dim=True)
-
-
-def _partition_labels(canvas: Canvas, s: Schedule, step: float) -> None:
-    y = PLOT_Y + PLOT_HEIGHT + 15
-    if step < 16:
-        every = 10 if s.parts <= 200 else 10 ** len(str(s.parts // 20))
-        for partition in range(0, s.parts, every):
-            canvas.text(PLOT_X + (partition + 0.5) * step, y, str(partition), size=11, anchor="middle", dim=True)
-    canvas.text(PLOT_X - 6, y, "partition", size=11, anchor="end", dim=True)
-
-
-def _idle(canvas: Canvas, s: Schedule, step: float, ctas: int | None) -> None:
+def _idle(canvas: Canvas, s: Schedule, step: float) -> None:
     if not s.idle:
         return
-    left, right, base = PLOT_X + s.used * step, WIDTH, PLOT_Y + PLOT_HEIGHT
-    text = plural(s.idle, "idle partition") + (f" ({s.idle * ctas} SMs)" if ctas else "")
-    canvas.rect(left + 1, base - 26, right - left - 2, 26, fill="none", stroke=INK, dash="3 3", detail=text)
-    if right - left > 8 * len(text) * 0.8:
-        canvas.text((left + right) / 2, base - 9, text, size=11, anchor="middle")
+    left, text = PLOT_X + s.used * step, plural(s.idle, "idle partition")
+    canvas.rect(left + 1, PLOT_Y + 4, WIDTH - left - 2, PLOT_HEIGHT - 4, tint=0.04, stroke=INK, dash="3 3", detail=text)
+    if WIDTH - left > 110:
+        canvas.text((left + WIDTH) / 2, PLOT_Y + PLOT_HEIGHT / 2, text, anchor="middle")
     else:
-        canvas.text(right, base + 31, text, size=11, anchor="end")
-
-
-def _cost_line(canvas: Canvas, s: Schedule) -> None:
-    cost = s.cost()
-    canvas.text(
-        0,
-        54,
-        f"cost model, in blocks: busiest partition {short(cost.makespan)} + combine {short(cost.combine)} = "
-        f"{short(cost.total)}; without splits {short(cost.no_split)}; lower bound {short(cost.ideal)}; "
-        f"blocks take {cost.utilisation * 100:.0f} % of the time",
-        size=11,
-        dim=True,
-    )
+        canvas.text(WIDTH, BASE + 30, text, size=11, anchor="end")
 
 
 def _requests(canvas: Canvas, s: Schedule, y: float) -> float:
-    """Draw the requests as one line of stretches, wide as they are long; return the y below."""
-    canvas.text(0, y - 8, "requests, wide as they are long; below: pieces", size=11, dim=True)
-    total, height = float((s.num_blocks + s.overhead).sum()), 16.0
-    unit = WIDTH / total
-    x = 0.0
-    start = 0
+    """Draw the requests as one line of stretches, as wide as they are costly; return the y below."""
+    canvas.text(0, y - 7, "requests in order, as wide as their cost; the number below: pieces", size=11, dim=True)
+    weights = (s.num_blocks + s.overhead).tolist()
+    pieces, blocks = s.splits.tolist(), s.num_blocks.tolist()
+    unit = WIDTH / sum(weights)
+    x, start = 0.0, 0
     while start < s.b:
         stop, width = start, 0.0
-        while stop < s.b and (width < MIN_PIXELS or stop == start):
-            width += float(s.num_blocks[stop] + s.overhead) * unit
+        while stop < s.b and width < MIN_PIXELS:
+            width += weights[stop] * unit
             stop += 1
-        count = stop - start
-        pieces = int(s.splits[start:stop].sum())
-        blocks = int(s.num_blocks[start:stop].sum())
-        name = f"request {start}" if count == 1 else f"requests {start}–{stop - 1}"
-        length = f"{int(s.lengths[start]):,} tokens, " if count == 1 else ""
-        canvas.rect(
-            x + 0.4,
-            y,
-            max(width - 0.8, 0.8),
-            height,
-            fill=accent(start),
-            tint=0.75 if count == 1 else 0.55,
-            detail=f"{name}: {length}{plural(blocks, 'block')}, {plural(pieces, 'piece')}",
-        )
-        if width >= 26:
+        if stop - start == 1:
+            name = f"request {start}: {plural(int(s.lengths[start]), 'token')}, "
+        else:
+            name = f"requests {start}–{stop - 1}: "
+        detail = f"{name}{plural(sum(blocks[start:stop]), 'block')}, {plural(sum(pieces[start:stop]), 'piece')}"
+        tint = 0.75 if stop - start == 1 else 0.5
+        canvas.rect(x, y, max(width - min(1.0, width * 0.2), 0.5), 16, fill=accent(start), tint=tint, detail=detail)
+        if width >= 28:
             canvas.text(x + width / 2, y + 12, f"r{start}", size=11, anchor="middle")
-            canvas.text(x + width / 2, y + height + 13, str(pieces), size=11, anchor="middle", dim=True)
-        x += width
-        start = stop
-    return y + height + 22
+        if width >= 14:
+            canvas.text(x + width / 2, y + 29, str(pieces[start]), size=11, anchor="middle", dim=True)
+        x, start = x + width, stop
+    return y + 34
 
 
-def _twin(s: Schedule) -> str:
-    cost = s.cost()
+def _cost_rows(cost: Cost) -> tuple[tuple[str, float, float], ...]:
+    """Name, main-kernel time and combine time of the plan and of the two it is compared with."""
+    return (
+        ("this plan", cost.makespan, cost.combine),
+        ("no request split", cost.no_split, 0.0),
+        ("lower bound", cost.ideal, 0.0),
+    )
+
+
+def _cost_bars(canvas: Canvas, cost: Cost, y: float) -> float:
+    rows = _cost_rows(cost)
+    left, right = 112.0, WIDTH - 210
+    unit = (right - left) / max(main + combine for _, main, combine in rows)
+    canvas.text(0, y - 10, "cost model, in blocks: busiest partition", size=11, dim=True)
+    canvas.text(left + 112, y - 10, "+ combine", size=11, fill=TEAL)
+    for index, (name, main, combine) in enumerate(rows):
+        row = y + index * 20
+        canvas.text(left - 8, row + 11, name, size=11, anchor="end")
+        canvas.rect(left, row, main * unit, 14, tint=0.35, detail=f"{name}: busiest partition {short(main)} blocks")
+        if combine:
+            canvas.rect(
+                left + main * unit,
+                row,
+                combine * unit,
+                14,
+                fill=TEAL,
+                detail=f"{name}: combine {short(combine)} blocks",
+            )
+        label = f"{short(main)} + {short(combine)} = {short(main + combine)}" if combine else short(main)
+        note = f"   blocks fill {cost.utilisation * 100:.0f} % of the time" if index == 0 else ""
+        canvas.text(left + (main + combine) * unit + 6, row + 11, label + note, size=11)
+    return y + 20 * len(rows) + 4
+
+
+def _twin(s: Schedule, cost: Cost) -> str:
     lines = [
-        f"Blocks: {int(s.num_blocks.sum()):,} of {s.block} tokens; overhead {s.overhead} for each request in a partition.",
-        f"Cost model, in blocks: busiest partition {short(cost.makespan)}, combine {short(cost.combine)}, total "
-        f"{short(cost.total)}; without splits {short(cost.no_split)}; lower bound {short(cost.ideal)}; blocks take "
-        f"{cost.utilisation * 100:.0f} % of the time.",
+        f"Blocks: {int(s.num_blocks.sum()):,} of {s.block} tokens. "
+        f"Overhead: {s.overhead} for each request in a partition.",
+        "Cost model, in blocks: "
+        + "; ".join(
+            f"{name} {short(main)}" + (f" + combine {short(combine)} = {short(main + combine)}" if combine else "")
+            for name, main, combine in _cost_rows(cost)
+        )
+        + f". Blocks fill {cost.utilisation * 100:.0f} % of the time.",
     ]
-    shown = [p for p in range(min(s.used, TWIN_PARTITIONS))]
-    for partition in shown:
-        segments = [segment for segment in s.segments() if segment.partition == partition]
-        run = Run(tuple(segments), 0, 0)
-        lines.append(_describe(s, run) if len(segments) == 1 else _listed(s, segments))
-    if s.used > len(shown):
-        lines.append(f"… and {s.used - len(shown)} more partitions with work.")
+    by_partition: dict[int, list[Segment]] = {}
+    for segment in s.segments():
+        by_partition.setdefault(segment.partition, []).append(segment)
+    lines += [_partition_line(s, by_partition[p]) for p in range(min(s.used, TWIN_PARTITIONS))]
+    if s.used > TWIN_PARTITIONS:
+        lines.append(f"… and {plural(s.used - TWIN_PARTITIONS, 'more partition')} with work.")
     if s.idle:
-        lines.append(f"Partitions {s.used}–{s.parts - 1} are idle.")
+        which = f"Partition {s.used} is" if s.idle == 1 else f"Partitions {s.used}–{s.parts - 1} are"
+        lines.append(f"{which} idle.")
     pieces = s.splits.tolist()
     if s.b <= TWIN_PARTITIONS:
-        lines.append("Pieces of each request: " + ", ".join(f"{r}: {n}" for r, n in enumerate(pieces)))
+        lines.append("Pieces of each request: " + ", ".join(f"r{r}: {n}" for r, n in enumerate(pieces)))
     else:
-        counts = sorted({n: pieces.count(n) for n in pieces}.items())
+        counts = sorted({n: pieces.count(n) for n in set(pieces)}.items())
         lines.append("Pieces: " + ", ".join(f"{plural(count, 'request')} in {n}" for n, count in counts))
     return "\n".join(lines)
 
 
-def _listed(s: Schedule, segments: list[Segment]) -> str:
-    parts = [
-        f"request {g.request} " + ("whole" if g.split is None else f"blocks {g.begin_block}–{g.end_block - 1}")
-        for g in (segments if len(segments) <= 6 else segments[:6])
+def _partition_line(s: Schedule, segments: list[Segment]) -> str:
+    if len(segments) == 1:
+        return _describe(s, Run((segments[0],), 0, 0))
+    shown = [
+        f"request {g.request} "
+        + ("whole" if g.split is None else f"blocks {_span(g)} of {int(s.num_blocks[g.request])}")
+        for g in segments[:6]
     ]
     more = f", … {len(segments) - 6} more" if len(segments) > 6 else ""
     blocks = sum(g.blocks for g in segments)
     return (
-        f"partition {segments[0].partition}: {', '.join(parts)}{more}; {plural(blocks, 'block')} + "
-        f"{len(segments)} × {s.overhead} overhead"
+        f"partition {segments[0].partition}: {', '.join(shown)}{more}; "
+        f"{plural(blocks, 'block')} + {len(segments)} × {s.overhead} overhead"
     )

@@ -1,7 +1,7 @@
 """One look for every picture: colours that read on white and on black, and the style sheet around a figure.
 
 Text, axes and outlines are `currentColor`, so a picture takes the ink of the page it stands in. Everything else takes
-one of six accents. Their relative luminance lies between 0.125 and 0.29, which gives a contrast of at least 3:1 on white
+one of six accents. Their relative luminance lies between 0.12 and 0.3, which gives a contrast of at least 3:1 on white
 *and* on #111111, and they stay apart (CIE76 difference of 19 or more) for readers with deuteranopia or protanopia.
 Colour never stands alone: neighbours also differ by label, hatching, marker or dash.
 """
@@ -32,7 +32,8 @@ STYLE = """
 .mla-figure summary:focus-visible{outline:2px solid var(--jp-brand-color1,#177cef);outline-offset:2px}
 .mla-figure pre{white-space:pre-wrap;color:inherit;background:transparent;border:0;padding:.3em 0;margin:0;
 font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:.95em;line-height:1.45}
-.bd-content div.cell_output .text_html:has(.mla-figure){background:transparent!important;color:inherit!important;padding:0}
+.bd-content div.cell_output .text_html:has(.mla-figure){background:transparent!important;
+color:inherit!important;padding:0}
 """.strip()
 
 

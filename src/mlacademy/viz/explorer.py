@@ -1,0 +1,158 @@
+"""A `Study` on screen: ipywidgets controls above one anywidget view that draws the picture and reads it out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import ipywidgets as ipw
+import traitlets
+
+from mlacademy.viz.study import Choice, Control, Settings, Slider, Stops, Study, Toggle
+
+HERE = Path(__file__).parent
+OWN_SETTINGS = "own settings"
+
+
+class PictureView(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget ships no types
+    """The drawing, the line about the element under pointer or focus, and the text twin behind a button.
+
+    Traits: `svg`, `text`, `title` of the picture; `message`: what is wrong with the settings, or "".
+    """
+
+    _esm = HERE / "view.js"
+    _css = HERE / "view.css"
+    svg = traitlets.Unicode().tag(sync=True)
+    text = traitlets.Unicode().tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)
+    message = traitlets.Unicode().tag(sync=True)
+
+
+class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
+    """A study with live controls.
+
+    Attributes:
+        controls: name -> the ipywidget whose `value` is that setting.
+        view: the `PictureView`. presets: the preset menu, or None.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self._quiet = False
+        self.controls: dict[str, Any] = {}
+        boxes = []
+        for control in study.controls:
+            widget, box = _build(control)
+            self.controls[control.name] = widget
+            boxes.append(box)
+            widget.observe(self._changed, names="value")
+        self.presets = None
+        if study.presets:
+            self.presets = ipw.Dropdown(
+                options=[OWN_SETTINGS, *study.presets], value=OWN_SETTINGS, description="preset", **_LOOK
+            )
+            self.presets.observe(self._preset_chosen, names="value")
+            boxes.insert(0, self.presets)
+        self.view = PictureView()
+        grid = ipw.GridBox(
+            boxes, layout={"grid_template_columns": "repeat(auto-fit, minmax(300px, 1fr))", "width": "100%"}
+        )
+        grid.add_class("mla-controls")
+        super().__init__([grid, self.view], layout={"max_width": "880px"})
+        self._draw()
+
+    @property
+    def settings(self) -> Settings:
+        """The current value of every control."""
+        return {name: widget.value for name, widget in self.controls.items()}
+
+    def set(self, **settings: Any) -> None:
+        """Change several controls and draw once."""
+        with self._silence():
+            # Sliders whose range depends on another setting need their new range first.
+            self._limit(self.settings | settings)
+            for name, value in settings.items():
+                self.controls[name].value = value
+        self._draw()
+
+    def _changed(self, _: object) -> None:
+        if self._quiet:
+            return
+        if self.presets is not None:
+            with self._silence():
+                self.presets.value = OWN_SETTINGS
+        self._draw()
+
+    def _preset_chosen(self, change: Any) -> None:
+        if not self._quiet and change["new"] != OWN_SETTINGS:
+            self.set(**self.study.preset(change["new"]))
+
+    @contextmanager
+    def _silence(self) -> Iterator[None]:
+        self._quiet = True
+        try:
+            yield
+        finally:
+            self._quiet = False
+
+    def _limit(self, settings: Settings) -> None:
+        if self.study.limits is not None:
+            for name, high in self.study.limits(settings).items():
+                self.controls[name].max = high
+
+    def _draw(self) -> None:
+        with self._silence():
+            self._limit(self.settings)
+        try:
+            picture = self.study.draw(**self.settings)
+        except (ValueError, TypeError) as problem:
+            self.view.message = f"{problem}."
+            return
+        with self.view.hold_sync():
+            self.view.message = ""
+            self.view.title, self.view.svg, self.view.text = picture.title, picture.svg, picture.text
+
+
+_LOOK: dict[str, Any] = {"style": {"description_width": "130px"}, "layout": {"width": "auto"}}
+
+
+def _build(control: Control) -> tuple[Any, Any]:
+    """Return the widget that holds the value, and the box that shows it (the same but for logarithmic sliders)."""
+    common = {"description": control.label, **_LOOK}
+    if isinstance(control, Toggle):
+        widget = ipw.Checkbox(value=control.default, **common)
+    elif isinstance(control, Choice):
+        widget = ipw.Dropdown(options=list(control.options.items()), value=control.default, **common)
+    elif isinstance(control, Stops):
+        options = [(f"{v:,}" if isinstance(v, int) else str(v), v) for v in control.options]
+        widget = ipw.SelectionSlider(options=options, value=control.default, **common)
+    elif control.log_base is None:
+        kind = ipw.IntSlider if control.whole else ipw.FloatSlider
+        widget = kind(value=control.default, min=control.low, max=control.high, step=control.step, **common)
+    else:
+        return _log_slider(control, control.log_base)
+    return widget, widget
+
+
+def _log_slider(control: Slider, base: float) -> tuple[Any, Any]:
+    """Return an exact text field and, beside it, a slider over its powers."""
+    field = ipw.BoundedFloatText(
+        value=control.default, min=control.low, max=control.high, step=control.step, description=control.label, **_LOOK
+    )
+    slider = ipw.FloatLogSlider(
+        value=control.default,
+        base=base,
+        min=math.log(control.low, base),
+        max=math.log(control.high, base),
+        step=0.02,
+        readout=False,
+        layout={"width": "auto"},
+    )
+    ipw.link((field, "value"), (slider, "value"))
+    box = ipw.HBox([field, slider], layout={"width": "auto"})
+    field.layout.flex, slider.layout.flex = "0 0 240px", "1 1 80px"
+    return field, box
