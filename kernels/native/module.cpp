@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "cache.hpp"
 #include "codec.hpp"
