@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlacademy.fp8 import decode_e4m3, decode_e8m0
+from mlacademy.fp8 import E4M3_MAX, decode_e4m3, decode_e8m0
 from mlacademy.viz.canvas import WIDTH, Canvas
 from mlacademy.viz.numbers import plural, scale_text, short
 from mlacademy.viz.picture import Picture
@@ -214,7 +215,7 @@ def _depth(cell: Cell) -> float:
         if cell.raw is None:
             return 0.75 if (cell.tile or 0) % 2 == 0 else 0.5
         code = abs(float(decode_e4m3(cell.raw[0])))
-        return 0.15 + 0.8 * min(code / 448.0, 1.0) ** 0.5 if code == code else 1.0
+        return 0.15 + 0.8 * math.sqrt(code / E4M3_MAX) if math.isfinite(code) else 1.0
     return 1.0 if cell.field == "pad" else 0.65
 
 

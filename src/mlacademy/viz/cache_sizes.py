@@ -9,10 +9,11 @@ from mlacademy.fp8 import V32_RULE
 from mlacademy.viz.canvas import WIDTH, Canvas
 from mlacademy.viz.numbers import short
 from mlacademy.viz.picture import Picture
-from mlacademy.viz.theme import BLUE, BROWN, INK, ORANGE, PURPLE, TEAL
+from mlacademy.viz.theme import BLUE, INK, ORANGE, PURPLE, TEAL
 
 DTYPE_BYTES = {"bf16": 2, "fp8": 1, "fp32": 4}
 GIB = 2**30
+COLOURS = (BLUE, PURPLE, TEAL, ORANGE)
 
 
 @dataclass(frozen=True)
@@ -106,43 +107,83 @@ def compression(
     canvas = Canvas()
     canvas.text(0, 16, title, size=14, bold=True)
     canvas.text(0, 35, summary, dim=True)
-    lines = []
-    y = _bars(canvas, forms, 56.0)
-    canvas.text(0, y + 14, f"With {layers} layers", size=14, bold=True)
-    head = y + 38
-    columns = (
-        (250.0, f"one request of {context:,} tokens"),
-        (500.0, f"tokens that fit in {short(gib)} GiB"),
-        (WIDTH, "requests of that length"),
-    )
-    for x, label in columns:
-        canvas.text(x, head, label, size=11, anchor="end", dim=True)
-    for index, form in enumerate(forms):
-        row = head + 22 + index * 22
-        per_token = form.bytes_per_token * layers
-        total = per_token * context / GIB
-        fit = int(gib * GIB) // per_token
-        requests = fit // context
-        canvas.line(0, row - 15, WIDTH, row - 15, opacity=0.2)
-        canvas.text(0, row, form.name)
-        cells = (f"{total:,.2f} GiB", f"{fit:,}", f"{requests:,}")
-        for (x, _), cell in zip(columns, cells, strict=True):
-            canvas.text(x, row, cell, anchor="end")
-        lines.append(
-            f"{form.name}: {form.formula} = {form.bytes_per_token:,} B a token and layer ({form.values:,} values), "
-            f"{base.bytes_per_token / form.bytes_per_token:.1f}× less than {base.name}; "
-            f"{layers} layers: {total:,.2f} GiB for {context:,} tokens, {fit:,} tokens fit in {short(gib)} GiB "
-            f"({requests:,} requests)"
-        )
-    canvas.height = head + 22 * len(forms) + 12
+    budgets = [_budget(form, layers, context, gib) for form in forms]
+    y = _bars(canvas, forms, 58.0)
+    y = _table(canvas, forms, budgets, y + 24, f"With {layers} layers", context, gib)
+    canvas.height = y
+    lines = [
+        f"{form.name}: {form.formula} = {form.bytes_per_token:,} B a token and layer ({form.values:,} values)"
+        + ("" if form is base else f", {_ratio(base, form)} than {base.name}")
+        + f"; {layers} layers: {budget.gib:,.2f} GiB for {context:,} tokens, {budget.tokens:,} tokens fit in "
+        f"{short(gib)} GiB ({budget.requests:,} requests)"
+        for form, budget in zip(forms, budgets, strict=True)
+    ]
     return canvas.picture(title=title, summary=summary, text="\n".join(lines))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a form means for a whole model: GiB of one request, tokens that fit in the memory, whole requests."""
+
+    gib: float
+    tokens: int
+    requests: int
+
+
+def _budget(form: StorageForm, layers: int, context: int, gib: float) -> Budget:
+    per_token = form.bytes_per_token * layers
+    tokens = int(gib * GIB) // per_token
+    return Budget(per_token * context / GIB, tokens, tokens // context)
+
+
+def _ratio(base: StorageForm, form: StorageForm) -> str:
+    ratio = base.bytes_per_token / form.bytes_per_token
+    return f"{ratio:.1f}× less" if ratio >= 1 else f"{1 / ratio:.1f}× more"
+
+
+def _table(
+    canvas: Canvas,
+    forms: tuple[StorageForm, ...],
+    budgets: list[Budget],
+    y: float,
+    heading: str,
+    context: int,
+    gib: float,
+) -> float:
+    """Draw the model's budget: one row a form, with a bar for the tokens that fit. Return the y below."""
+    canvas.text(0, y, heading, size=14, bold=True)
+    head, bar_left, bar_right = y + 24, 372.0, 560.0
+    for x, label in (
+        (330.0, f"one request of {context:,} tokens"),
+        (650.0, f"tokens that fit in {short(gib)} GiB"),
+        (WIDTH, "whole requests"),
+    ):
+        canvas.text(x, head, label, size=11, anchor="end", dim=True)
+    most = max(max(budget.tokens for budget in budgets), 1)
+    for index, (form, budget) in enumerate(zip(forms, budgets, strict=True)):
+        row = head + 23 + index * 23
+        canvas.line(0, row - 16, WIDTH, row - 16, opacity=0.2)
+        canvas.text(0, row, form.name)
+        canvas.text(330, row, f"{budget.gib:,.2f} GiB", anchor="end")
+        canvas.rect(
+            bar_left,
+            row - 11,
+            (bar_right - bar_left) * budget.tokens / most,
+            14,
+            fill=COLOURS[index],
+            tint=0.8,
+            radius=2,
+            detail=f"{form.name}: {budget.tokens:,} tokens, {budget.requests:,} requests of {context:,}",
+        )
+        canvas.text(650, row, f"{budget.tokens:,}", anchor="end")
+        canvas.text(WIDTH, row, f"{budget.requests:,}", anchor="end")
+    return head + 23 * len(forms) + 14
 
 
 def _bars(canvas: Canvas, forms: tuple[StorageForm, ...], y: float) -> float:
     """Draw one bar a form, to scale, with formula, bytes and ratio. Return the y below."""
     left, right = 170.0, WIDTH - 150
     longest = max(form.bytes_per_token for form in forms)
-    colours = (BLUE, PURPLE, TEAL, ORANGE, BROWN)
     for index, form in enumerate(forms):
         row = y + index * 44
         width = (right - left) * form.bytes_per_token / longest
@@ -152,15 +193,14 @@ def _bars(canvas: Canvas, forms: tuple[StorageForm, ...], y: float) -> float:
             row,
             max(width, 1),
             20,
-            fill=colours[index],
+            fill=COLOURS[index],
             tint=0.8,
             radius=2,
             detail=f"{form.name}: {form.formula} = {form.bytes_per_token:,} bytes a token and layer",
         )
-        ratio = forms[0].bytes_per_token / form.bytes_per_token
         canvas.text(left + width + 8, row + 15, f"{form.bytes_per_token:,} B", bold=True)
-        canvas.text(left, row + 34, form.formula, size=11, dim=True)
+        canvas.text(left + 6, row + 34, form.formula, size=11, dim=True)
         if index:
-            canvas.text(left + width + 90, row + 15, f"{ratio:.1f}× less" if ratio >= 1 else f"{1 / ratio:.1f}× more")
+            canvas.text(left + width + 90, row + 15, _ratio(forms[0], form))
     canvas.line(left, y - 4, left, y + 44 * len(forms) - 8, stroke=INK, opacity=0.5)
     return y + 44 * len(forms)

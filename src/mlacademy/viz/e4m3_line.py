@@ -83,7 +83,7 @@ def number_line(value: float, *, scale: float = 1.0, overflow: Literal["saturate
     _whole_line(canvas, r)
     _neighbourhood(canvas, r)
     _bit_boxes(canvas, r)
-    canvas.height = 392
+    canvas.height = 384
     return canvas.picture(title=title, summary=summary, text=_twin(r))
 
 
@@ -192,15 +192,15 @@ def _neighbourhood(canvas: Canvas, r: Rounding) -> None:
         ties = [math.copysign(TOP_TIE, r.scaled)]
     for tie in ties:
         if 40 <= x_of(tie) <= 760:
-            canvas.line(x_of(tie), y - 20, x_of(tie), y + 9, dash="3 3", detail=f"tie point {short(tie, 6)}")
-            canvas.text(x_of(tie), y + 26, f"tie {short(tie, 6)}", size=11, anchor="middle", dim=True)
+            canvas.line(x_of(tie), y - 12, x_of(tie), y + 46, dash="3 3", detail=f"tie point {short(tie, 6)}")
+            canvas.text(x_of(tie), y + 58, f"tie {short(tie, 6)}", size=11, anchor="middle", dim=True)
     x = min(max(x_of(r.scaled), 40), 760)
     canvas.path([(x - 6, y - 26), (x + 6, y - 26), (x, y - 12)], fill=INK, closed=True, width=0)
     canvas.text(x, y - 32, short(r.scaled, 6), anchor="middle", bold=True)
 
 
 def _bit_boxes(canvas: Canvas, r: Rounding) -> None:
-    y, box = 318.0, 26.0
+    y, box = 330.0, 26.0
     sign, exponent, mantissa = r.bits
     groups = (
         ("sign", f"{sign:b}", PURPLE),

@@ -52,14 +52,18 @@ class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
             widget.observe(self._changed, names="value")
         self.presets = None
         if study.presets:
-            self.presets = ipw.Dropdown(
-                options=[OWN_SETTINGS, *study.presets], value=OWN_SETTINGS, description="preset", **_LOOK
-            )
+            look = _LOOK | {"layout": {"width": "auto", "grid_column": "1 / -1"}}
+            self.presets = ipw.Dropdown(options=[OWN_SETTINGS, *study.presets], description="preset", **look)
             self.presets.observe(self._preset_chosen, names="value")
             boxes.insert(0, self.presets)
         self.view = PictureView()
         grid = ipw.GridBox(
-            boxes, layout={"grid_template_columns": "repeat(auto-fit, minmax(300px, 1fr))", "width": "100%"}
+            boxes,
+            layout={
+                "grid_template_columns": "repeat(auto-fit, minmax(300px, 1fr))",
+                "width": "100%",
+                "align_items": "center",
+            },
         )
         grid.add_class("mla-controls")
         super().__init__([grid, self.view], layout={"max_width": "880px"})
@@ -80,12 +84,8 @@ class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
         self._draw()
 
     def _changed(self, _: object) -> None:
-        if self._quiet:
-            return
-        if self.presets is not None:
-            with self._silence():
-                self.presets.value = OWN_SETTINGS
-        self._draw()
+        if not self._quiet:
+            self._draw()
 
     def _preset_chosen(self, change: Any) -> None:
         if not self._quiet and change["new"] != OWN_SETTINGS:
@@ -107,10 +107,12 @@ class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
     def _draw(self) -> None:
         with self._silence():
             self._limit(self.settings)
+            if self.presets is not None:
+                self.presets.value = self.study.name_of(self.settings) or OWN_SETTINGS
         try:
             picture = self.study.draw(**self.settings)
         except (ValueError, TypeError) as problem:
-            self.view.message = f"{problem}."
+            self.view.message = str(problem) if str(problem).endswith((".", "?")) else f"{problem}."
             return
         with self.view.hold_sync():
             self.view.message = ""
@@ -139,20 +141,39 @@ def _build(control: Control) -> tuple[Any, Any]:
 
 
 def _log_slider(control: Slider, base: float) -> tuple[Any, Any]:
-    """Return an exact text field and, beside it, a slider over its powers."""
+    """Return an exact text field and, beside it, a slider over its logarithm.
+
+    The field holds the value. The slider can only stand at multiples of its step, so it moves the field when it is
+    moved, and never because it was set to the nearest step of what the field says.
+    """
+    step = 0.02
     field = ipw.BoundedFloatText(
-        value=control.default, min=control.low, max=control.high, step=control.step, description=control.label, **_LOOK
-    )
-    slider = ipw.FloatLogSlider(
         value=control.default,
-        base=base,
+        min=control.low,
+        max=control.high,
+        step=control.step,
+        description=control.label,
+        style=_LOOK["style"],
+        layout={"flex": "0 0 220px"},
+    )
+    slider = ipw.FloatSlider(
+        value=math.log(control.default, base),
         min=math.log(control.low, base),
         max=math.log(control.high, base),
-        step=0.02,
+        step=step,
         readout=False,
-        layout={"width": "auto"},
+        description=f"log{base:g}",
+        style={"description_width": "40px"},
+        layout={"flex": "1 1 120px", "width": "auto"},
     )
-    ipw.link((field, "value"), (slider, "value"))
-    box = ipw.HBox([field, slider], layout={"width": "auto"})
-    field.layout.flex, slider.layout.flex = "0 0 240px", "1 1 80px"
-    return field, box
+
+    def moved(change: Any) -> None:
+        if abs(change["new"] - math.log(field.value, base)) > 0.6 * step:
+            field.value = float(f"{base ** change['new']:.4g}")
+
+    def typed(change: Any) -> None:
+        slider.value = math.log(change["new"], base)
+
+    slider.observe(moved, names="value")
+    field.observe(typed, names="value")
+    return field, ipw.HBox([field, slider], layout={"width": "auto"})

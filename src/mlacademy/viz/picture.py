@@ -50,7 +50,8 @@ class Picture:
         twin = twin.replace("\n\n", "\n&#8203;\n")
         return (
             f'<figure class="mla-figure" style="max-width:{_width(self.svg)}px"><style>{STYLE}</style>\n'
-            f"{with_tooltips(self.svg)}\n<details><summary>Text version</summary><pre>{twin}</pre></details></figure>"
+            f"<div>{with_tooltips(self.svg)}</div>\n"
+            f"<details><summary>Text version</summary><pre>{twin}</pre></details></figure>"
         )
 
     def save(self, path: str | Path) -> Path:

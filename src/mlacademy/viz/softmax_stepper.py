@@ -103,11 +103,12 @@ def _label(value: float, name: str) -> str:
 def _summary(result: OnlineSoftmax, at: int, holes: list[bool]) -> str:
     _, running_max, rescale, block_sum, running_sum = _numbers(result, at)
     s = result.steps[at]
+    before = _numbers(result, at - 1)[4] if at else 0.0
     if all(holes[s.start : s.stop]):
         return f"Block {at} holds only holes: the max stays {_label(running_max, 'running max')}, it adds 0 to the sum."
     return (
-        f"Block {at}: the sum so far is multiplied by {short(rescale)}, then {short(block_sum)} is added: "
-        f"running sum {short(running_sum)} at max {short(running_max)}."
+        f"Block {at}: old sum {short(before)} × rescale {short(rescale)} + block sum {short(block_sum)} = "
+        f"{short(running_sum)}, counted from the max {short(running_max)}."
     )
 
 
@@ -152,7 +153,8 @@ def _scores(canvas: Canvas, result: OnlineSoftmax, units: list[float], holes: li
                 )
                 continue
             top = y_of(units[place])
-            score, weight = short(units[place]), 2.0 ** (units[place] - float(s.running_max))
+            score, top_score = short(units[place]), short(float(s.running_max))
+            weight = short(2.0 ** (units[place] - float(s.running_max)))
             canvas.rect(
                 cx - cell * 0.35,
                 top,
@@ -160,7 +162,7 @@ def _scores(canvas: Canvas, result: OnlineSoftmax, units: list[float], holes: li
                 base - top,
                 fill=BLUE,
                 tint=0.2 if faint else 0.7,
-                detail=f"score {place}: {score}; block {index} adds 2^({score} − {short(float(s.running_max))}) = {short(weight)}",
+                detail=f"score {place}: {score}; block {index} adds 2^({score} − {top_score}) = {weight}",
             )
         running = float(s.running_max)
         if running > -1e29 and not faint:

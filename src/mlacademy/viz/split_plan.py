@@ -239,7 +239,7 @@ def _cost_rows(cost: Cost) -> tuple[tuple[str, float, float], ...]:
 
 def _cost_bars(canvas: Canvas, cost: Cost, y: float) -> float:
     rows = _cost_rows(cost)
-    left, right = 112.0, WIDTH - 210
+    left, right = 112.0, WIDTH - 330
     unit = (right - left) / max(main + combine for _, main, combine in rows)
     canvas.text(0, y - 10, "cost model, in blocks: busiest partition", size=11, dim=True)
     canvas.text(left + 112, y - 10, "+ combine", size=11, fill=TEAL)
@@ -257,7 +257,7 @@ def _cost_bars(canvas: Canvas, cost: Cost, y: float) -> float:
                 detail=f"{name}: combine {short(combine)} blocks",
             )
         label = f"{short(main)} + {short(combine)} = {short(main + combine)}" if combine else short(main)
-        note = f"   blocks fill {cost.utilisation * 100:.0f} % of the time" if index == 0 else ""
+        note = f" · blocks fill {cost.utilisation * 100:.0f} % of the partitions' time" if index == 0 else ""
         canvas.text(left + (main + combine) * unit + 6, row + 11, label + note, size=11)
     return y + 20 * len(rows) + 4
 
@@ -271,7 +271,7 @@ def _twin(s: Schedule, cost: Cost) -> str:
             f"{name} {short(main)}" + (f" + combine {short(combine)} = {short(main + combine)}" if combine else "")
             for name, main, combine in _cost_rows(cost)
         )
-        + f". Blocks fill {cost.utilisation * 100:.0f} % of the time.",
+        + f". Blocks fill {cost.utilisation * 100:.0f} % of the partitions' time.",
     ]
     by_partition: dict[int, list[Segment]] = {}
     for segment in s.segments():

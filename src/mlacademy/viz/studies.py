@@ -128,7 +128,7 @@ COMPRESSION = Study(
     compression,
     (
         Stops("heads", "query heads", 128, (8, 16, 32, 64, 96, 128)),
-        Stops("groups", "KV groups compared", 8, (1, 2, 4, 8, 16, 32)),
+        Stops("groups", "KV groups", 8, (1, 2, 4, 8, 16, 32)),
         Slider("nope", "no-position width", 128, 32, 256, 32),
         Slider("rope", "rotary width", 64, 0, 128, 16),
         Slider("v", "value width", 128, 32, 256, 32),

@@ -5,6 +5,7 @@ A `Study` can be drawn, stepped through and tested with no browser and no ipywid
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -100,6 +101,18 @@ class Study:
     def preset(self, name: str) -> Settings:
         """All settings of a preset."""
         return self.defaults | self.presets[name]
+
+    def name_of(self, settings: Settings) -> str | None:
+        """The preset that these settings are, if any; numbers need to agree to within a slider's rounding."""
+        for name in self.presets:
+            wanted = self.preset(name)
+            if all(_same(settings[key], value) for key, value in wanted.items()):
+                return name
+        return None
+
+
+def _same(a: Any, b: Any) -> bool:
+    return math.isclose(a, b, rel_tol=1e-9) if isinstance(b, float) else bool(a == b)
 
 
 def show(study: Study) -> Any:

@@ -26,7 +26,8 @@ MONO = "ui-monospace, 'SF Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 # not want it, hence the last rules.
 STYLE = """
 .mla-figure{margin:.4em 0;color:inherit;max-width:100%}
-.mla-figure svg{display:block;width:100%;height:auto;overflow:visible}
+.mla-figure div{overflow-x:auto}
+.mla-figure svg{display:block;width:100%;min-width:560px;height:auto;overflow:visible}
 .mla-figure details{margin-top:.3em;font-size:.85em}
 .mla-figure summary{cursor:pointer;opacity:.75;width:max-content}
 .mla-figure summary:focus-visible{outline:2px solid var(--jp-brand-color1,#177cef);outline-offset:2px}

@@ -28,6 +28,10 @@ function render({ model, el }) {
     drawing.innerHTML = model.get("svg");
     const svg = drawing.querySelector("svg");
     if (!svg) return;
+    // As a title element the name would pop up as a tooltip over the whole picture.
+    svg.querySelector("title")?.remove();
+    svg.removeAttribute("aria-labelledby");
+    svg.setAttribute("aria-label", model.get("title"));
     svg.setAttribute("role", "group");
     ring = document.createElementNS(NS, "rect");
     ring.setAttribute("class", "mla-ring");

@@ -1,0 +1,179 @@
+"""Photograph every widget in a real JupyterLab, in light and in dark, into docs/screenshots/.
+
+    .venv/bin/python scripts/screenshots.py                    # all widgets, both themes
+    .venv/bin/python scripts/screenshots.py splits --out /tmp  # one of them, elsewhere
+
+It writes a notebook with one cell a widget into a temporary folder, opens it in headless Chromium and crops each
+widget to `<widget>-light.png` and `<widget>-dark.png`. Needs playwright and a Chromium (`--chromium`); talks to this
+machine only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+TOKEN = "screenshots"
+WIDTH, HEIGHT = 1000, 1000  # the narrowest window the course promises to work in
+# Which part is focused in the photograph, as the index of its `data-detail`, and what is set before.
+SHOTS: dict[str, tuple[str, int]] = {
+    "token_bytes": ("", 138),
+    "number_line": ("", 5),
+    "compression": ("", 2),
+    "splits": ("w.presets.value = 'H800 / H200, V3.2, b = 16'", 10),
+    "softmax": ("w.presets.value = 'holes at the front'", 9),
+    "combine": ("w.presets.value = 'a sink as large as the rest'", 1),
+}
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+MARGIN = 10
+
+
+def main() -> int:
+    """Take the pictures; return 1 if one of them came out larger than 150 KB."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("widgets", nargs="*", metavar="widget", help=f"any of {', '.join(SHOTS)}; default: all")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "screenshots")
+    parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser"))
+    arguments = parser.parse_args()
+    names = arguments.widgets or list(SHOTS)
+    unknown = set(names) - SHOTS.keys()
+    if unknown:
+        parser.error(f"no such widget: {', '.join(sorted(unknown))}; there are {', '.join(SHOTS)}")
+    if arguments.chromium is None:
+        parser.error("no Chromium found: install the package chromium, or name one with --chromium")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    too_large = 0
+    with tempfile.TemporaryDirectory(prefix="screenshots-") as folder, sync_playwright() as playwright:
+        write_notebook(Path(folder) / "widgets.ipynb", names)
+        browser = playwright.chromium.launch(executable_path=arguments.chromium, headless=True, args=FLAGS)
+        for theme in ("light", "dark"):
+            with jupyterlab(Path(folder), theme) as address:
+                for path in photograph(browser, address, names, theme, arguments.out):
+                    size = path.stat().st_size
+                    too_large += size > 150_000
+                    print(
+                        f"{path.name:28} {size / 1000:6.1f} KB" + ("  too large" if size > 150_000 else ""), flush=True
+                    )
+        browser.close()
+    return 1 if too_large else 0
+
+
+def write_notebook(path: Path, names: list[str]) -> None:
+    """Write one code cell a widget."""
+    cells = [
+        nbformat.v4.new_code_cell(f"from mlacademy import viz\nw = viz.explore_{name}()\n{SHOTS[name][0]}\nw")
+        for name in names
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
+
+
+@contextlib.contextmanager
+def jupyterlab(folder: Path, theme: str) -> Iterator[str]:
+    """Run JupyterLab on a free loopback port with its own configuration; yield its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    home = folder / f".{theme}"
+    settings = {
+        "@jupyterlab/apputils-extension:themes": {
+            "theme": "JupyterLab Dark" if theme == "dark" else "JupyterLab Light"
+        },
+        "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    }
+    (home / "config" / "labconfig").mkdir(parents=True)
+    (home / "config" / "labconfig" / "default_setting_overrides.json").write_text(json.dumps(settings))
+    environment = {name: value for name, value in os.environ.items() if name != "MLACADEMY_STATIC"} | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+    }
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"),
+        *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}"),
+        *(f"--ServerApp.root_dir={folder}", "--LabApp.extension_manager=readonly"),
+    ]
+    with (folder / f"{theme}.log").open("w") as log:
+        server = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        wait_for(f"{address}/api/status?token={TOKEN}", server)
+        yield address
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+    """Wait until the server answers, a minute at most."""
+    for _ in range(240):
+        with contextlib.suppress(urllib.error.URLError, OSError), urllib.request.urlopen(url, timeout=1):
+            return
+        if server.poll() is not None:
+            raise RuntimeError(f"JupyterLab ended with code {server.returncode}")
+        time.sleep(0.25)
+    raise RuntimeError("JupyterLab did not answer within a minute")
+
+
+def photograph(browser: Browser, address: str, names: list[str], theme: str, out: Path) -> Iterator[Path]:
+    """Open the notebook, run it, and crop every widget."""
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto(f"{address}/lab/tree/widgets.ipynb?token={TOKEN}&reset")
+    page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell", timeout=90_000)
+    page.get_by_text("| Idle").first.wait_for(timeout=90_000)  # the kernel in the status bar
+    page.keyboard.press("Control+b")  # the window is 1,000 pixels wide; the file browser is not needed
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    for index, name in enumerate(names):
+        yield crop(page, index, SHOTS[name][1], out / f"{name}-{theme}.png")
+    if errors:
+        print(f"{theme}: the page's console shows {len(errors)} errors, the first: {errors[0]}", file=sys.stderr)
+    page.close()
+
+
+def crop(page: Page, index: int, part: int, path: Path) -> Path:
+    """Scroll to the widget of one cell, focus one of its parts, and save what the widget covers."""
+    cell = page.locator(".jp-CodeCell").nth(index)
+    cell.scroll_into_view_if_needed()
+    drawing = cell.locator(".mla-drawing svg")
+    drawing.wait_for(timeout=90_000)
+    cell.evaluate("element => element.querySelector('.jp-OutputArea').scrollIntoView({block: 'center'})")
+    drawing.locator("[data-detail]").nth(part).focus()
+    cell.evaluate("element => element.querySelector('.jp-OutputArea').scrollIntoView({block: 'center'})")
+    page.wait_for_timeout(400)
+    box = cell.locator(".jp-OutputArea-output .widget-vbox").first.bounding_box()
+    assert box is not None
+    clip = {
+        "x": box["x"] - MARGIN,
+        "y": box["y"] - MARGIN / 2,
+        "width": box["width"] + 2 * MARGIN,
+        "height": min(box["height"] + MARGIN, HEIGHT - box["y"] - 30),
+    }
+    page.screenshot(path=path, clip=clip, animations="disabled")  # type: ignore[arg-type]
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())
