@@ -37,7 +37,7 @@ IGNORED = [
     re.compile(r"\b(?:chapters?|lessons?|assignment|exercises?|part|step|section|图|第)\s*\d+(?:\.\d+)*"
                r"(?:\s*(?:[-–,到至]|and|to|和)\s*\d+(?:\.\d+)*)*", re.I),
     re.compile(r"`[^`\n]*\d\d_[a-z0-9_]+[^`\n]*`"),  # names of chapters and assignments
-    re.compile(r"第\s*\d+\s*[章节课]"),
+    re.compile(r"(?:第\s*\d+(?:\s*[到至]\s*\d+)?\s*[章节课]|练习\s*\d+\.\d+)"),
 ]  # fmt: skip
 
 NUMBER = re.compile(

@@ -166,9 +166,9 @@ def crop(page: Page, index: int, part: int, path: Path) -> Path:
     box = cell.locator(".jp-OutputArea-output .widget-vbox").first.bounding_box()
     assert box is not None
     clip = {
-        "x": box["x"] - MARGIN,
+        "x": box["x"] - MARGIN / 2,
         "y": box["y"] - MARGIN / 2,
-        "width": box["width"] + 2 * MARGIN,
+        "width": box["width"] + MARGIN,
         "height": min(box["height"] + MARGIN, HEIGHT - box["y"] - 30),
     }
     page.screenshot(path=path, clip=clip, animations="disabled")  # type: ignore[arg-type]
