@@ -78,7 +78,7 @@ def test_exercise_has_a_wrong_answer_that_uses_the_library(exercise: Exercise) -
 
 @pytest.mark.parametrize("exercise", [e for e in CODE if e.kind == "function"], ids=name)
 def test_function_exercise_forbids_the_library_it_is_about(exercise: Exercise) -> None:
-    assert exercise.forbids
+    assert exercise.forbids or exercise.chapter == "00", "chapter 00 is about the machine, not about a module"
     for forbidden in exercise.forbids:
         owner, _ = guard.resolve(forbidden)
         assert owner is not None, f"{forbidden} does not exist"

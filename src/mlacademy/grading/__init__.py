@@ -11,7 +11,7 @@ import sys
 
 from mlacademy.grading.board import progress, progress_file
 from mlacademy.grading.compare import Close, Difference, Exact
-from mlacademy.grading.exercise import Case, Exercise, Misconception
+from mlacademy.grading.exercise import Case, Exercise, Misconception, PassRule
 from mlacademy.grading.judge import judge
 from mlacademy.grading.session import check, hidden, hint
 from mlacademy.grading.verdict import Verdict
@@ -23,6 +23,7 @@ __all__ = [
     "Exact",
     "Exercise",
     "Misconception",
+    "PassRule",
     "Verdict",
     "check",
     "hidden",

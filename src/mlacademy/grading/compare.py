@@ -78,12 +78,20 @@ class Compare:
         if not (0 <= self.atol < math.inf and 0 <= self.rtol < 1):
             raise ValueError(f"tolerances must be finite and not negative, got atol={self.atol}, rtol={self.rtol}")
 
-    def __call__(self, name: str, expected: Any, got: Any, axes: tuple[str, ...] = ()) -> Difference | None:
-        """The first difference, or None. NaN equals NaN; an infinity equals only itself."""
-        found = _compare(self, name, expected, got, axes)
+    def __call__(
+        self, name: str, expected: Any, got: Any, axes: tuple[str, ...] = (), magnitude: Any = None
+    ) -> Difference | None:
+        """The first difference, or None. NaN equals NaN; an infinity equals only itself. ``magnitude`` (an array like
+        ``expected``) takes the place of ``|expected|`` in the relative tolerance."""
+        if magnitude is not None:
+            bound = _Bound(self.dtype, self.atol + self.rtol * np.asarray(magnitude, np.float64))
+            found = _compare(bound, name, expected, got, axes)
+        else:
+            found = _compare(self, name, expected, got, axes)
         if found is None or found.kind != "value" or not (self.atol or self.rtol):
             return found
-        bounds = [f"{self.atol:.3g}" if self.atol else "", f"{self.rtol:.3g} × |expected|" if self.rtol else ""]
+        size = "|expected|" if magnitude is None else "the sum of the terms' magnitudes"
+        bounds = [f"{self.atol:.3g}" if self.atol else "", f"{self.rtol:.3g} × {size}" if self.rtol else ""]
         text = "Tolerance: " + " + ".join(bound for bound in bounds if bound)
         return replace(found, why=f"{text} ({self.why})." if self.why else text + ".")
 
@@ -111,7 +119,16 @@ class Close(Compare):
             raise ValueError("Close needs why: the reason for its tolerance, printed with it")
 
 
-def _compare(how: Compare, name: str, expected: Any, got: Any, axes: tuple[str, ...]) -> Difference | None:
+@dataclass(frozen=True)
+class _Bound:
+    """A tolerance given element by element."""
+
+    dtype: str
+    atol: Any
+    rtol: float = 0.0
+
+
+def _compare(how: Compare | _Bound, name: str, expected: Any, got: Any, axes: tuple[str, ...]) -> Difference | None:
     if isinstance(got, Foreign):
         return Difference(name, "type", describe(expected), f"is {got.what}", axes=axes)
     if is_array(expected):
@@ -153,7 +170,7 @@ def plain(value: Any) -> tuple[np.ndarray[Any, Any], str]:
     return array, array.dtype.name
 
 
-def _arrays(how: Compare, name: str, expected: Any, got: Any, axes: tuple[str, ...]) -> Difference | None:
+def _arrays(how: Compare | _Bound, name: str, expected: Any, got: Any, axes: tuple[str, ...]) -> Difference | None:
     want, want_dtype = plain(expected)
     if not (is_array(got) or isinstance(got, np.ndarray)):
         return Difference(name, "type", describe(expected), f"is {describe(got)}", axes=axes)
@@ -169,13 +186,13 @@ def _arrays(how: Compare, name: str, expected: Any, got: Any, axes: tuple[str, .
 
 
 def _numbers(
-    how: Compare, name: str, want: np.ndarray[Any, Any], have: np.ndarray[Any, Any], axes: tuple[str, ...]
+    how: Compare | _Bound, name: str, want: np.ndarray[Any, Any], have: np.ndarray[Any, Any], axes: tuple[str, ...]
 ) -> Difference | None:
     with np.errstate(all="ignore"):
         equal = want == have
         if want.dtype.kind in "fc" or have.dtype.kind in "fc":
             equal |= np.isnan(want) & np.isnan(have)
-            if how.atol or how.rtol:
+            if np.any(how.atol) or how.rtol:
                 wide_want, wide_have = np.asarray(want, np.float64), np.asarray(have, np.float64)
                 near = np.abs(wide_have - wide_want) <= how.atol + how.rtol * np.abs(wide_want)
                 equal |= near & np.isfinite(wide_want) & np.isfinite(wide_have)
@@ -188,7 +205,7 @@ def _numbers(
     return Difference(name, kind, first_want, first_have, index, axes, wrong, int(equal.size))
 
 
-def _scalars(how: Compare, name: str, expected: Any, got: Any) -> Difference | None:
+def _scalars(how: Compare | _Bound, name: str, expected: Any, got: Any) -> Difference | None:
     if not (isinstance(got, (bool, int, float, complex, np.generic)) or (is_array(got) or isinstance(got, np.ndarray))):
         return Difference(name, "type", describe(expected), f"is {describe(got)}")
     have, _ = plain(got)
@@ -204,7 +221,9 @@ def _scalars(how: Compare, name: str, expected: Any, got: Any) -> Difference | N
     return found and replace(found, wrong=1, total=1)
 
 
-def _sequences(how: Compare, name: str, expected: Sequence[Any], got: Any, axes: tuple[str, ...]) -> Difference | None:
+def _sequences(
+    how: Compare | _Bound, name: str, expected: Sequence[Any], got: Any, axes: tuple[str, ...]
+) -> Difference | None:
     if is_array(got):
         got = plain(got)[0].tolist()
     if not isinstance(got, (list, tuple)):
@@ -223,7 +242,7 @@ def _sequences(how: Compare, name: str, expected: Sequence[Any], got: Any, axes:
     return None
 
 
-def _mappings(how: Compare, name: str, expected: Mapping[Any, Any], got: Any) -> Difference | None:
+def _mappings(how: Compare | _Bound, name: str, expected: Mapping[Any, Any], got: Any) -> Difference | None:
     if not isinstance(got, dict):
         return Difference(name, "type", describe(expected), f"is {describe(got)}")
     for key, value in expected.items():

@@ -28,14 +28,25 @@ class Case:
     ``inputs`` maps parameter names to values. ``axes`` names the axes of each output (one tuple an output) for
     messages like ``value[token 1, element 3]``. ``label`` says which property the case tests, without numbers that
     give a hidden case away. ``part`` is the part of the exercise that earns partial credit. ``data`` is for the
-    exercise's own comparison and never leaves the judge.
+    exercise's own comparison and never leaves the judge. ``magnitude`` (one an output) replaces ``|expected|`` in the
+    relative tolerance: the sum of the absolute terms, where large terms may cancel.
     """
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
     axes: tuple[tuple[str, ...], ...] = ()
     part: str | None = None
+    magnitude: tuple[Any, ...] = ()
     data: Any = None
+
+
+@dataclass(frozen=True)
+class PassRule:
+    """When an assignment is passed: at least ``points``, and none of the ``veto`` errors (found by the person who
+    marks the prose; a comment that begins with "veto" in the gradebook)."""
+
+    points: int
+    veto: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,8 @@ def _difference(exercise: Exercise, case: Case, expected: Any, got: Any) -> Diff
             return Difference(names[0], "type", "a result of the stated form", f"cannot be compared ({error})")
     if len(names) == 1 or exercise.kind == "value":
         axes = case.axes[0] if case.axes else ()
-        return (how if isinstance(how, Compare) else how[0])(names[0], expected, got, axes)
+        magnitude = case.magnitude[0] if case.magnitude else None
+        return (how if isinstance(how, Compare) else how[0])(names[0], expected, got, axes, magnitude)
     if not isinstance(got, (list, tuple)) or len(got) != len(names):
         came = f"{len(got)} results" if isinstance(got, (list, tuple)) else "one result"
         sentence = f"{exercise.entry} returned {came}; expected {len(names)}: {', '.join(names)}."
@@ -252,7 +253,8 @@ def _difference(exercise: Exercise, case: Case, expected: Any, got: Any) -> Diff
     for position, name in enumerate(names):
         one = how if isinstance(how, Compare) else how[position]
         axes = case.axes[position] if position < len(case.axes) else ()
-        found = one(name, expected[position], got[position], axes)
+        magnitude = case.magnitude[position] if position < len(case.magnitude) else None
+        found = one(name, expected[position], got[position], axes, magnitude)
         if found is not None:
             return found
     return None

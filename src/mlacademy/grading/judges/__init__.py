@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterable
 
-from mlacademy.grading.exercise import EXERCISE_ID, Exercise
+from mlacademy.grading.exercise import EXERCISE_ID, Exercise, PassRule
 
 
 def chapters() -> tuple[str, ...]:
@@ -45,6 +45,14 @@ def exercise(name: str) -> Exercise:
         if one.id == name:
             return one
     raise ValueError(f"there is no exercise {name}; chapter {number} has {', '.join(e.id for e in chapter(number))}")
+
+
+@functools.cache
+def rule(number: str) -> PassRule | None:
+    """When the assignment of a chapter counts as passed; None where every point counts alike."""
+    chapter(number)
+    module = importlib.import_module(f"{__name__}.ch{number}")
+    return next((value for value in vars(module).values() if isinstance(value, PassRule)), None)
 
 
 def all_exercises() -> tuple[Exercise, ...]:
