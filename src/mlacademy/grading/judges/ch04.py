@@ -20,7 +20,6 @@ NOTES = {
     "end_req": "the last request is included",
     "end_block": "exclusive end",
     "begin_split": "pieces of begin_req in earlier partitions",
-    "slot": "-1 when the request is whole",
 }
 
 
@@ -42,6 +41,8 @@ def table_difference(
                 return Difference(output, "type", right, value, (number, field), sentence=sentence)
             if value != right:
                 note = f" ({NOTES[field]})" if field in NOTES else ""
+                if field == "slot":
+                    note = " (whole: no slot)" if right < 0 else " (its flag is set: a slot)" if value < 0 else ""
                 sentence = f"{row_name} {number}: {field} is {value}, expected {right}{note}. "
                 sentence += f"Your row is {list(row)}; expected {want}."
                 return Difference(output, "value", right, value, (number, field), sentence=sentence)
@@ -85,7 +86,7 @@ COUNT = Exercise(
     title="Count the partitions",
     entry="count_partitions",
     points=1,
-    lines=4,
+    lines=3,
     parameters=("sms", "s_q", "h_q", "kernel"),
     outputs=("parts",),
     cases=_count_cases,
@@ -133,7 +134,7 @@ PRICE = Exercise(
     title="Blocks and payload",
     entry="blocks_and_payload",
     points=2,
-    lines=5,
+    lines=4,
     parameters=("lengths", "parts", "overhead"),
     outputs=("num_blocks", "payload"),
     cases=_price_cases,
@@ -276,7 +277,7 @@ READ = Exercise(
     title="Read a record",
     entry="work_of",
     points=3,
-    lines=10,
+    lines=12,
     parameters=("record", "lengths", "num_splits"),
     outputs=("work",),
     cases=_read_cases,
