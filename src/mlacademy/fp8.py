@@ -115,8 +115,8 @@ def e4m3_neighbours(x: Any) -> tuple[Any, Any, Any]:
     array, restore = _floats(x, "x")
     if np.isnan(array).any():
         raise ValueError("x must be numbers: NaN has no neighbours")
-    grid = np.unique(_E4M3_TABLE[np.isfinite(_E4M3_TABLE)]).astype(np.float64)
-    grid = np.concatenate(([-np.inf], grid, [np.inf]))
+    positive = _E4M3_TABLE[1:E4M3_NAN].astype(np.float64)
+    grid = np.concatenate(([-np.inf], -positive[::-1], [0.0], positive, [np.inf]))
     below = grid[np.searchsorted(grid, array, side="right") - 1]
     above = grid[np.searchsorted(grid, array, side="left")]
     nearest = _E4M3_TABLE[_encode_e4m3_twin(array, True)]
