@@ -6,58 +6,24 @@ plotted are appended to the twin when there are few of them.
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
-from xml.etree import ElementTree
 
 import numpy as np
 
-from mlacademy.viz.picture import SVG, XLINK, Picture, make_picture
-from mlacademy.viz.theme import ORANGE, PALETTE, SANS
+from mlacademy.viz.chart_frame import INK, chart, tick_text
+from mlacademy.viz.picture import Picture
+from mlacademy.viz.theme import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.cm import ScalarMappable
 
-INK = "#010203"  # stands for currentColor while matplotlib draws; replaced in the SVG
-DPI = 72  # matplotlib's SVG unit is the point, so one unit of the drawing is one CSS pixel
-MAX_TWIN_VALUES = 48
 DASHES = ("-", "--", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 1)))
+MAX_VECTOR_MARKS = 1500  # points or cells; more of them are drawn as an image inside the SVG
 MARKERS = ("o", "s", "^", "D", "v", "P")
 HATCHES = ("", "///", "...", "\\\\\\", "xx", "--")
-
-STYLE: dict[Any, Any] = {  # matplotlib's own key type is private
-    "svg.fonttype": "none",
-    "svg.hashsalt": "mlacademy",
-    "font.family": "sans-serif",
-    "font.size": 12,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.facecolor": "none",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 1,
-    "axes.titlesize": 13,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.axisbelow": True,
-    "axes.unicode_minus": True,
-    "figure.facecolor": "none",
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.labelsize": 11,
-    "ytick.labelsize": 11,
-    "legend.frameon": False,
-    "legend.fontsize": 11,
-    "lines.linewidth": 2,
-    "hatch.linewidth": 0.8,
-    "mathtext.default": "regular",
-}
 
 Numbers = Sequence[float] | np.ndarray[Any, Any]
 
@@ -95,8 +61,8 @@ def lines(
     if not series:
         raise ValueError("series needs at least one name -> values entry, got none")
     points = {name: _pair(name, x[name] if isinstance(x, Mapping) else x, y) for name, y in series.items()}
-    with _chart(title, text, height, xlabel, ylabel) as chart:
-        axes = chart.axes
+    with chart(title, text, height, xlabel, ylabel) as frame:
+        axes = frame.axes
         for index, (name, (xs, ys)) in enumerate(points.items()):
             dots = len(xs) <= 24 if markers is None else markers
             axes.plot(
@@ -109,11 +75,11 @@ def lines(
                 markersize=5,
                 drawstyle="steps-post" if step else "default",
             )
-        _log_axes(axes, [xs for xs, _ in points.values()], [ys for _, ys in points.values()], logx, logy)
+        _scales(axes, [xs for xs, _ in points.values()], [ys for _, ys in points.values()], logx, logy)
         _references(axes, marks, levels)
         _legend(axes, len(points))
-        chart.values = [(name, xs, ys) for name, (xs, ys) in points.items()]
-    return chart.picture
+        frame.values = [(name, xs, ys) for name, (xs, ys) in points.items()]
+    return frame.picture
 
 
 def scatter(
@@ -137,9 +103,9 @@ def scatter(
     if not series:
         raise ValueError("series needs at least one name -> (x, y) entry, got none")
     points = {name: _pair(name, xs, ys) for name, (xs, ys) in series.items()}
-    with _chart(title, text, height, xlabel, ylabel) as chart:
+    with chart(title, text, height, xlabel, ylabel) as frame:
         for index, (name, (xs, ys)) in enumerate(points.items()):
-            chart.axes.scatter(
+            frame.axes.scatter(
                 xs,
                 ys,
                 label=name,
@@ -148,12 +114,13 @@ def scatter(
                 marker=MARKERS[index % len(MARKERS)],
                 alpha=0.8,
                 linewidths=0,
+                rasterized=len(xs) > MAX_VECTOR_MARKS,
             )
-        _log_axes(chart.axes, [xs for xs, _ in points.values()], [ys for _, ys in points.values()], logx, logy)
-        _references(chart.axes, marks, levels)
-        _legend(chart.axes, len(points))
-        chart.values = [(name, xs, ys) for name, (xs, ys) in points.items()]
-    return chart.picture
+        _scales(frame.axes, [xs for xs, _ in points.values()], [ys for _, ys in points.values()], logx, logy)
+        _references(frame.axes, marks, levels)
+        _legend(frame.axes, len(points))
+        frame.values = [(name, xs, ys) for name, (xs, ys) in points.items()]
+    return frame.picture
 
 
 def bars(
@@ -186,8 +153,8 @@ def bars(
     columns = {name: _pair(name, np.arange(len(labels)), y)[1] for name, y in series.items()}
     if stacked and log:
         raise ValueError("stacked bars have no meaning on a logarithmic axis: pass stacked=False or log=False")
-    with _chart(title, text, height, xlabel, ylabel) as chart:
-        axes = chart.axes
+    with chart(title, text, height, xlabel, ylabel) as frame:
+        axes = frame.axes
         places = np.arange(len(labels), dtype=float)
         thickness = 0.7 if stacked else 0.8 / len(columns)
         base = np.zeros(len(labels))
@@ -195,7 +162,7 @@ def bars(
             shift = 0.0 if stacked else (index - (len(columns) - 1) / 2) * thickness
             style: dict[str, Any] = {
                 "label": name,
-                "facecolor": (*_rgb(PALETTE[index % len(PALETTE)]), 0.75),
+                "facecolor": (*_rgb(PALETTE[index % len(PALETTE)]), 0.75 if index == 0 else 0.5),
                 "edgecolor": PALETTE[index % len(PALETTE)],
                 "hatch": HATCHES[index % len(HATCHES)],
             }
@@ -223,10 +190,7 @@ def bars(
             if log:
                 axes.set_xscale("log")
             for label, level in (levels or {}).items():
-                axes.axvline(level, color=ORANGE, linestyle="--", linewidth=1.5)
-                axes.text(
-                    level, 1.0, f" {label}", transform=axes.get_xaxis_transform(), color=INK, va="top", fontsize=11
-                )
+                _upright(axes, label, level)
             axes.margins(x=0.12)
         else:
             axes.set_xticks(places, labels)
@@ -237,8 +201,8 @@ def bars(
         axes.grid(axis="x" if horizontal else "y", visible=True)
         axes.grid(axis="y" if horizontal else "x", visible=False)
         _legend(axes, len(columns))
-        chart.values = [(name, list(labels), ys) for name, ys in columns.items()]
-    return chart.picture
+        frame.values = [(name, list(labels), ys) for name, ys in columns.items()]
+    return frame.picture
 
 
 def heatmap(
@@ -276,109 +240,35 @@ def heatmap(
     peak = float(np.nanmax(np.abs(matrix))) if np.isfinite(matrix).any() else 0.0
     peak = peak or 1.0
     signed = bool(np.nanmin(matrix) < 0) if np.isfinite(matrix).any() else False
-    stops = [(*blue, 0.85), (*blue, 0.04), (*orange, 0.85)] if signed else [(*blue, 0.05), (*blue, 0.85)]
+    stops = [(0.0, (*blue, 0.05)), (1.0, (*blue, 0.85))]
+    if signed:
+        stops = [(0.0, (*blue, 0.85)), (0.5, (*blue, 0.04)), (0.5, (*orange, 0.04)), (1.0, (*orange, 0.85))]
     cmap = LinearSegmentedColormap.from_list("depth", stops)
     cells = height or min(520.0, max(180.0, 26.0 * matrix.shape[0] + 90))
-    with _chart(title, text, cells, xlabel, ylabel) as chart:
-        axes = chart.axes
-        mesh = axes.pcolormesh(
-            np.ma.masked_invalid(matrix), cmap=cmap, norm=Normalize(-peak if signed else 0.0, peak), linewidth=0
-        )
-        axes.invert_yaxis()
+    with chart(title, text, cells, xlabel, ylabel) as frame:
+        axes = frame.axes
+        style: dict[str, Any] = {"cmap": cmap, "norm": Normalize(-peak if signed else 0.0, peak)}
+        shown = np.ma.masked_invalid(matrix)
+        mesh: ScalarMappable
+        if matrix.size > MAX_VECTOR_MARKS:
+            extent = (0, matrix.shape[1], matrix.shape[0], 0)
+            mesh = axes.imshow(shown, interpolation="none", aspect="auto", extent=extent, **style)
+        else:
+            mesh = axes.pcolormesh(shown, linewidth=0, **style)
+            axes.invert_yaxis()
         axes.grid(visible=False)
         _cell_ticks(axes, matrix.shape, rows, columns)
-        bar = chart.figure.colorbar(mesh, ax=axes, pad=0.02, fraction=0.05)
+        bar = frame.figure.colorbar(mesh, ax=axes, pad=0.02, fraction=0.05)
         bar.outline.set_visible(False)
         bar.set_label(unit)
+        bar.ax.yaxis.set_major_formatter(lambda value, _: tick_text(value))
         if annotate if annotate is not None else matrix.size <= 200:
             for (r, c), value in np.ndenumerate(matrix):
                 if math.isfinite(value):
                     axes.text(c + 0.5, r + 0.5, format(value, fmt), ha="center", va="center", fontsize=11)
         names = [str(i) for i in range(matrix.shape[1])] if columns is None else list(columns)
-        chart.values = [(str(r) if rows is None else rows[r], names, matrix[r]) for r in range(matrix.shape[0])]
-    return chart.picture
-
-
-class _Chart:
-    figure: Figure
-    axes: Axes
-    picture: Picture
-    values: list[tuple[str, Any, Any]]
-
-
-@contextmanager
-def _chart(title: str, text: str, height: float, xlabel: str, ylabel: str) -> Iterator[_Chart]:
-    """Open a styled figure; on leaving, turn it into a `Picture` with the twin `text`."""
-    if not text.strip():
-        raise ValueError(
-            "text must say what the chart shows, in words and numbers: it is what a reader without the picture gets"
-        )
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    chart = _Chart()
-    with mpl.rc_context(STYLE), warnings.catch_warnings():
-        # Measuring text in matplotlib's own font can miss glyphs (中文); the browser has them.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        chart.figure = Figure(figsize=(800 / DPI, height / DPI), dpi=DPI, layout="constrained")
-        FigureCanvasSVG(chart.figure)
-        chart.axes = chart.figure.add_subplot()
-        chart.axes.set_title(title)
-        chart.axes.set_xlabel(xlabel)
-        chart.axes.set_ylabel(ylabel)
-        chart.axes.grid(visible=True, color=INK, alpha=0.15, linewidth=0.8)
-        yield chart
-        stream = io.StringIO()
-        chart.figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    root = ElementTree.fromstring(stream.getvalue())
-    _adapt(root)
-    chart.picture = make_picture(
-        root, title=title, summary=text.strip(), text=_value_lines(chart.values, xlabel, ylabel)
-    )
-
-
-def _adapt(root: ElementTree.Element) -> None:
-    """Rewrite matplotlib's SVG for the page: ink, fonts, no fixed size, no metadata."""
-    for name in ("width", "height", "version"):
-        root.attrib.pop(name, None)
-    root.set("font-family", SANS)
-    for child in list(root):
-        if child.tag.endswith("metadata"):
-            root.remove(child)
-    for element in root.iter():
-        if element.tag == f"{{{SVG}}}style":
-            # matplotlib's sheet would apply to the whole page; the root takes it over for this drawing alone.
-            element.text = ""
-        style = element.get("style")
-        if style is None:
-            continue
-        rules = [rule.strip() for rule in style.replace(INK, "currentColor").split(";") if rule.strip()]
-        kept = [_font_rule(rule) for rule in rules]
-        element.set("style", "; ".join(rule for rule in kept if rule))
-    root.set("stroke-linejoin", "round")
-    root.set("stroke-linecap", "butt")
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag == f"{{{SVG}}}style" and not child.text:
-                parent.remove(child)
-    for element in root.iter():
-        for name in (f"{{{XLINK}}}href",):
-            target = element.attrib.pop(name, None)
-            if target is not None:
-                element.set("href", target)
-
-
-def _font_rule(rule: str) -> str:
-    """Reduce matplotlib's `font:` shorthand, which names its own families, to weight and size."""
-    if rule.startswith("font-family:"):
-        return ""
-    if not rule.startswith("font:"):
-        return rule
-    words = rule[len("font:") :].split("'")[0].split()
-    size = next(word.split("/")[0] for word in words if "px" in word)
-    weight = "; font-weight: 600" if any(word in ("bold", "700") for word in words) else ""
-    return f"font-size: {size}{weight}"
+        frame.values = [(str(r) if rows is None else rows[r], names, matrix[r]) for r in range(matrix.shape[0])]
+    return frame.picture
 
 
 def _pair(name: str, xs: Any, ys: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -391,7 +281,12 @@ def _pair(name: str, xs: Any, ys: Any) -> tuple[np.ndarray[Any, Any], np.ndarray
     return x, y
 
 
-def _log_axes(axes: Axes, xs: Sequence[Any], ys: Sequence[Any], logx: bool, logy: bool) -> None:
+def _scales(axes: Axes, xs: Sequence[Any], ys: Sequence[Any], logx: bool, logy: bool) -> None:
+    """Make the axes logarithmic where asked, in base 2 for powers of two; whole x values get whole ticks."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not logx and all((x % 1 == 0).all() for x in xs):
+        axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True))
     for flag, data, axis, scale in ((logx, xs, "x", axes.set_xscale), (logy, ys, "y", axes.set_yscale)):
         if not flag:
             continue
@@ -401,17 +296,29 @@ def _log_axes(axes: Axes, xs: Sequence[Any], ys: Sequence[Any], logx: bool, logy
         powers = bool((np.log2(flat) % 1 == 0).all())
         scale("log", base=2 if powers else 10)
         if powers:
-            getattr(axes, f"{axis}axis").set_major_formatter(lambda value, _: f"{value:,g}")
+            getattr(axes, f"{axis}axis").set_major_formatter(lambda value, _: tick_text(value))
 
 
 def _references(axes: Axes, marks: Mapping[str, float] | None, levels: Mapping[str, float] | None) -> None:
     """Draw labelled reference lines: `marks` upright, `levels` across."""
     for label, place in (marks or {}).items():
-        axes.axvline(place, color=INK, alpha=0.6, linestyle="--", linewidth=1.2)
-        axes.text(place, 1.0, f" {label}", transform=axes.get_xaxis_transform(), va="top", fontsize=11)
+        _upright(axes, label, place)
     for label, place in (levels or {}).items():
         axes.axhline(place, color=INK, alpha=0.6, linestyle="--", linewidth=1.2)
         axes.text(1.0, place, label, transform=axes.get_yaxis_transform(), va="bottom", ha="right", fontsize=11)
+
+
+def _upright(axes: Axes, label: str, place: float) -> None:
+    axes.axvline(place, color=INK, alpha=0.6, linestyle="--", linewidth=1.2)
+    axes.annotate(
+        label,
+        (place, 1.0),
+        xycoords=axes.get_xaxis_transform(),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="top",
+        fontsize=11,
+    )
 
 
 def _legend(axes: Axes, count: int) -> None:
@@ -431,22 +338,6 @@ def _cell_ticks(axes: Axes, shape: tuple[int, ...], rows: Sequence[str] | None, 
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.tick_params(length=0)
-
-
-def _value_lines(values: Sequence[tuple[str, Any, Any]], xlabel: str, ylabel: str) -> str:
-    """Spell out what was plotted, unless that is more than a reader can use."""
-    if sum(len(ys) for _, _, ys in values) > MAX_TWIN_VALUES:
-        return ""
-    head = f"{ylabel or 'values'} by {xlabel}:" if xlabel else f"{ylabel or 'values'}:"
-    rows = [
-        f"  {name}: "
-        + ", ".join(
-            f"{x if isinstance(x, str) else format(float(x), ',g')} → {float(y):,.6g}"
-            for x, y in zip(xs, ys, strict=True)
-        )
-        for name, xs, ys in values
-    ]
-    return "\n".join([head, *rows])
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:

@@ -52,15 +52,15 @@ class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
             widget.observe(self._changed, names="value")
         self.presets = None
         if study.presets:
-            look = _LOOK | {"layout": {"width": "auto", "grid_column": "1 / -1"}}
-            self.presets = ipw.Dropdown(options=[OWN_SETTINGS, *study.presets], description="preset", **look)
+            self.presets = ipw.Dropdown(options=[OWN_SETTINGS, *study.presets], description="preset", **_LOOK)
+            self.presets.add_class("mla-wide")
             self.presets.observe(self._preset_chosen, names="value")
             boxes.insert(0, self.presets)
         self.view = PictureView()
         grid = ipw.GridBox(
             boxes,
             layout={
-                "grid_template_columns": "repeat(auto-fit, minmax(300px, 1fr))",
+                "grid_template_columns": "repeat(auto-fit, minmax(250px, 1fr))",
                 "width": "100%",
                 "align_items": "center",
             },
@@ -119,7 +119,7 @@ class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
             self.view.title, self.view.svg, self.view.text = picture.title, picture.svg, picture.text
 
 
-_LOOK: dict[str, Any] = {"style": {"description_width": "130px"}, "layout": {"width": "auto"}}
+_LOOK: dict[str, Any] = {"style": {"description_width": "116px"}, "layout": {"width": "auto"}}
 
 
 def _build(control: Control) -> tuple[Any, Any]:
@@ -176,4 +176,6 @@ def _log_slider(control: Slider, base: float) -> tuple[Any, Any]:
 
     slider.observe(moved, names="value")
     field.observe(typed, names="value")
-    return field, ipw.HBox([field, slider], layout={"width": "auto"})
+    box = ipw.HBox([field, slider], layout={"width": "auto"})
+    box.add_class("mla-wide")
+    return field, box

@@ -83,9 +83,9 @@ TOKEN_BYTES = Study(
             "normal",
             {"normal, σ = 1": "normal", "one outlier of 300": "outlier", "zeros": "zeros", "not decoded": "nothing"},
         ),
-        Slider("page", "tokens in a page", 64, 1, 256),
-        Slider("offset", "offset in the page", 3, 0, 63),
-        Slider("seed", "seed", 0, 0, 20),
+        Slider("page", "tokens a page", 64, 1, 256),
+        Slider("offset", "offset in page", 3, 0, 63),
+        Slider("seed", "values, seed", 0, 0, 20),
     ),
     presets={
         "V3.2, second token of a page of 64": {"offset": 1},
@@ -136,7 +136,7 @@ COMPRESSION = Study(
         Slider("layers", "layers", 61, 1, 128),
         Stops("context", "context, tokens", 32768, tuple(1024 * 2**i for i in range(11))),
         Stops("gib", "memory, GiB", 80, (8, 16, 24, 40, 80, 96, 131, 160, 320, 640, 1048)),
-        Choice("dtype", "unquantised dtype", "bf16", {"BF16": "bf16", "FP8 without scales": "fp8", "FP32": "fp32"}),
+        Choice("dtype", "plain dtype", "bf16", {"BF16": "bf16", "FP8 without scales": "fp8", "FP32": "fp32"}),
     ),
     presets={
         "DeepSeek-V3.2, 32k tokens": {},
@@ -209,7 +209,7 @@ SPLITS = Study(
         Stops("b", "requests (batch)", 2, BATCHES),
         Slider("topk", "top-k, tokens", 128, 64, 4096, 64),
         Choice("pattern", "lengths", "full", PATTERNS),
-        Slider("seed", "seed of the lengths", 0, 0, 20),
+        Slider("seed", "lengths, seed", 0, 0, 20),
         Slider("sms", "SMs", 132, 16, 160),
         Choice("h_q", "query heads", 128, {"128": 128, "64": 64}),
         Slider("s_q", "query tokens", 1, 1, 4),
@@ -289,7 +289,7 @@ SOFTMAX = Study(
         Slider("blocks", "blocks", 6, 1, 12),
         Slider("block", "scores in a block", 4, 1, 16),
         Slider("spread", "spread of scores", 3.0, 0.0, 12.0, 0.5),
-        Slider("seed", "seed of the scores", 3, 0, 20),
+        Slider("seed", "scores, seed", 3, 0, 20),
     ),
     presets={
         "no holes": {},
@@ -324,7 +324,7 @@ COMBINE = Study(
                 Toggle(f"empty{i}", f"split {i} is empty", i == 3),
             )
         ),
-        Slider("sink", "sink, natural units", 3.0, -10.0, 15.0, 0.1),
+        Slider("sink", "sink (natural)", 3.0, -10.0, 15.0, 0.1),
         Toggle("use_sink", "with a sink", False),
     ),
     presets={

@@ -112,7 +112,7 @@ class Study:
 
 
 def _same(a: Any, b: Any) -> bool:
-    return math.isclose(a, b, rel_tol=1e-9) if isinstance(b, float) else bool(a == b)
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) if isinstance(b, float) else bool(a == b)
 
 
 def show(study: Study) -> Any:

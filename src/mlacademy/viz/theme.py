@@ -27,11 +27,12 @@ MONO = "ui-monospace, 'SF Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 STYLE = """
 .mla-figure{margin:.4em 0;color:inherit;max-width:100%}
 .mla-figure div{overflow-x:auto}
-.mla-figure svg{display:block;width:100%;min-width:560px;height:auto;overflow:visible}
+.mla-figure svg{display:block;width:100%;min-width:520px;height:auto;overflow:visible}
 .mla-figure details{margin-top:.3em;font-size:.85em}
 .mla-figure summary{cursor:pointer;opacity:.75;width:max-content}
 .mla-figure summary:focus-visible{outline:2px solid var(--jp-brand-color1,#177cef);outline-offset:2px}
-.mla-figure pre{white-space:pre-wrap;color:inherit;background:transparent;border:0;padding:.3em 0;margin:0;
+.mla-figure pre{white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;
+color:inherit;background:transparent;border:0;padding:.3em 0;margin:0;
 font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:.95em;line-height:1.45}
 .bd-content div.cell_output .text_html:has(.mla-figure){background:transparent!important;
 color:inherit!important;padding:0}

@@ -49,6 +49,7 @@ function render({ model, el }) {
     clearTimeout(timer);
     timer = setTimeout(() => {
       spoken.textContent = svg.querySelector("desc")?.textContent ?? "";
+      nameSliders(el.closest(".widget-vbox"));
     }, 600);
   }
 
@@ -78,21 +79,18 @@ function render({ model, el }) {
     }
   }
 
-  function centre(part) {
-    const box = part.getBoundingClientRect();
-    return [box.left + box.width / 2, box.top + box.height / 2];
-  }
-
-  // The nearest part whose centre lies above or below; sideways distance counts double.
+  // The nearest part that lies wholly above (sign -1) or below (1); sideways distance counts double.
   function vertical(sign) {
-    const [x, y] = centre(parts[current]);
+    const from = parts[current].getBoundingClientRect();
     let best = current;
     let least = Infinity;
     parts.forEach((part, index) => {
-      const [px, py] = centre(part);
-      const away = (py - y) * sign;
-      if (away < 2) return;
-      const distance = away + 2 * Math.abs(px - x);
+      const to = part.getBoundingClientRect();
+      const gap = sign > 0 ? to.top - from.bottom : from.top - to.bottom;
+      if (gap < -2 || index === current) return;
+      const aside = Math.max(to.left - from.right, from.left - to.right, 0);
+      const off = Math.abs(to.left + to.width / 2 - from.left - from.width / 2);
+      const distance = gap + 2 * aside + 0.01 * off;
       if (distance < least) [best, least] = [index, distance];
     });
     return best;
@@ -153,6 +151,21 @@ function render({ model, el }) {
   draw();
   update();
   return () => clearTimeout(timer);
+}
+
+// ipywidgets leaves a slider's handle without a name, and a slider over listed values announces positions.
+function nameSliders(box) {
+  for (const slider of box?.querySelectorAll(".widget-slider") ?? []) {
+    const label = slider.querySelector(".widget-label")?.textContent;
+    const readout = slider.querySelector(".widget-readout");
+    const handle = slider.querySelector(".noUi-handle");
+    if (!label || !handle) continue;
+    handle.setAttribute("aria-label", label);
+    if (!readout) continue;
+    handle.setAttribute("aria-valuetext", readout.textContent);
+    readout.setAttribute("role", "textbox");
+    readout.setAttribute("aria-label", label);
+  }
 }
 
 function make(tag, className, attributes = {}) {
