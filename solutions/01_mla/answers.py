@@ -277,7 +277,7 @@ def decode_step(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta
     cache = np.vstack([cache, new_row(new, d_latent, kv_norm, position, theta)])
     q = absorb_matmul(q_nope, rotate_slices(q_rope, np.full(len(q_rope), position), theta), k_up)
     mixed = softmax(scale * (q @ cache.T)) @ cache[:, :d_latent]
-    return np.squeeze(v_up @ mixed[:, :, None], -1), cache
+    return cache, np.squeeze(v_up @ mixed[:, :, None], -1)
 
 
 @right("01.4", "naively, by expanding keys and values")
@@ -293,7 +293,7 @@ def decode_naive(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, thet
         ]
         q = [*q_nope[h], *(part for z in turned for part in (z.real, z.imag))]
         out.append(softmax(scale * keys @ q) @ (cache[:, :d_latent] @ v_up[h].T))
-    return np.array(out), cache
+    return cache, np.array(out)
 
 
 def altered(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale, *, row=None, **options):
@@ -306,7 +306,7 @@ def altered(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, sc
     scores = absorb_matmul(q_nope, turned, k_up) @ seen.T * scale
     p = softmax(scores.T).T if options.get("over_heads") else softmax(scores)
     values = seen[:, -d_latent:] if options.get("last") else seen[:, :d_latent]
-    return np.einsum("hc,hvc->hv", p @ values, v_up), stored
+    return stored, np.einsum("hc,hvc->hv", p @ values, v_up)
 
 
 @wrong("01.4", "raw latent", says="stored as it came")
@@ -385,12 +385,17 @@ def step_overflow(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, the
     with np.errstate(all="ignore"):
         e = np.exp(scale * (q @ cache.T))
         p = e / e.sum(axis=1, keepdims=True)
-    return np.einsum("hc,hvc->hv", p @ cache[:, :d], v_up), cache
+    return cache, np.einsum("hc,hvc->hv", p @ cache[:, :d], v_up)
 
 
 @wrong("01.4", "only the output", says="one result")
 def step_output_only(*inputs):
-    return decode_step(*inputs)[0]
+    return decode_step(*inputs)[1]
+
+
+@wrong("01.4", "results exchanged", says="shape")
+def step_exchanged(*inputs):
+    return decode_step(*inputs)[::-1]
 
 
 @wrong("01.4", "the library's rope inside", says="write that yourself")
