@@ -13,6 +13,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 (older interpreters get this far a
     sys.exit(f"MLAcademy needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).")
 
 import argparse
+import collections
 import contextlib
 import hashlib
 import importlib.util
@@ -93,23 +94,21 @@ class Steps:
 
     def run(self, *command: str) -> None:
         """Run a command, its output going to the log; raises ``SetupError`` when it fails."""
+        environment, tail = _clean_environment(), collections.deque[str](maxlen=15)
         with LOG.open("a", encoding="utf-8") as log:
             print(f"\n$ {' '.join(command)}", file=log, flush=True)
-            child = subprocess.Popen(
-                command, cwd=ROOT, env=_clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            )
-            tail: list[str] = []
-            try:
-                for line in child.stdout or ():
-                    log.write(line)
-                    tail = [*tail[-14:], line.rstrip()]
-                    self._last = line.strip()[:100] or self._last
-                status = child.wait()
-            except BaseException:
-                child.terminate()
-                child.wait()
-                raise
-        if status != 0:
+            with subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ) as child:
+                try:
+                    for line in child.stdout or ():
+                        log.write(line)
+                        tail.append(line.strip())
+                        self._last = self._last if line.startswith("WARNING") else line.strip()[:100]
+                except BaseException:
+                    child.terminate()
+                    raise
+        if child.returncode != 0:
             told = next((line for line in reversed(tail) if line.lower().startswith("error")), "")
             raise SetupError(f"`{' '.join(command[:4])} …` failed. {told} The whole log: {LOG}".replace("  ", " "))
 
@@ -334,6 +333,7 @@ def main() -> int:
             stamp = read_stamp()
             switched = bool(stamp) and options.torch not in (None, stamp["torch"])
             if not switched and (stamp.get("packages"), stamp.get("native")) == (packages_key(), native_key()):
+                print("The environment in .venv/ is up to date.", flush=True)
                 return 0
             torch = choose_torch(options.torch, stamp.get("torch"))
             check_prerequisites(torch)

@@ -1,0 +1,261 @@
+"""`make setup` before anything is installed: what it says when something is missing, and who runs first."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from conftest import copy_tracked
+
+NEEDED = ("pyproject.toml", "CMakeLists.txt", "Makefile", "requirements/", "scripts/", "kernels/", "src/")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone in which nothing was set up."""
+    return copy_tracked(tmp_path / "clone", only=lambda path: path.startswith(NEEDED))
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Callable[..., str]:
+    """Make a PATH that holds only what is named: real programs, or scripts given by keyword."""
+
+    def make(*real: str, **scripts: str) -> str:
+        folder = tmp_path / "bin"
+        folder.mkdir(exist_ok=True)
+        python = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+        for name in real:
+            (folder / name).symlink_to(python if name == "python3" else shutil.which(name) or f"/usr/bin/{name}")
+        for name, text in scripts.items():
+            (folder / name).write_text(f"#!{shutil.which('sh')}\n{text}\n")
+            (folder / name).chmod(0o755)
+        return str(folder)
+
+    return make
+
+
+def setup(clone: Path, path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(shutil.which("sh")), "scripts/setup.sh", *arguments]
+    environment = {"PATH": path, "HOME": str(clone)}
+    return subprocess.run(
+        command, cwd=clone, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def refused(run: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence on standard error of a run that was refused, without a traceback."""
+    assert run.returncode == 1
+    assert "Traceback" not in run.stderr
+    (sentence,) = run.stderr.strip().splitlines()
+    assert sentence.startswith("make setup: ")
+    return sentence
+
+
+def test_no_python_is_one_sentence(clone: Path, programs: Callable[..., str]) -> None:
+    assert "needs Python 3.11 or newer; found none" in refused(setup(clone, programs("dirname")))
+
+
+def test_an_old_python_is_named_with_its_version(clone: Path, programs: Callable[..., str]) -> None:
+    run = setup(clone, programs("dirname", python3="echo 3.9.18"))
+    assert "needs Python 3.11 or newer; found python3 (3.9.18)." in refused(run)
+
+
+def test_a_newer_python_is_preferred_to_an_old_one(clone: Path, programs: Callable[..., str]) -> None:
+    path = programs(
+        "dirname", python3="echo 3.9.18", **{"python3.12": 'case $1 in -c) echo 3.12.1;; *) echo "ran $1";; esac'}
+    )
+    assert setup(clone, path).stdout == "ran scripts/setup_environment.py\n"
+
+
+def test_a_python_that_can_make_environments_is_preferred(clone: Path, programs: Callable[..., str]) -> None:
+    bare = 'case $2 in *ensurepip*) exit 1;; pass*) echo 3.12.1;; *) echo "bare";; esac'
+    whole = 'case $1 in -c) echo 3.11.4;; *) echo "whole";; esac'
+    path = programs("dirname", **{"python3.12": bare, "python3.11": whole})
+    assert setup(clone, path).stdout == "whole\n"
+
+
+def test_the_script_itself_refuses_an_old_python() -> None:
+    text = Path(__file__).parents[2].joinpath("scripts", "setup_environment.py").read_text(encoding="utf-8")
+    ahead = text[: text.index("import argparse")]
+    assert "sys.version_info < (3, 11)" in ahead
+    assert "from __future__" not in ahead, "Python 3.6 would stop at it with a SyntaxError"
+
+
+def test_no_compiler_is_one_sentence(clone: Path, programs: Callable[..., str]) -> None:
+    sentence = refused(setup(clone, programs("dirname", "python3", "git")))
+    assert "There is no C++ compiler, and MLAcademy builds a native module" in sentence
+
+
+def test_a_compiler_without_cxx20_is_named(clone: Path, programs: Callable[..., str]) -> None:
+    old = '[ "$1" = --version ] && echo "c++ (Old) 4.8" && exit 0; exit 1'
+    sentence = refused(setup(clone, programs("dirname", "python3", "git", **{"c++": old})))
+    assert "(c++ (Old) 4.8) does not take C++20" in sentence
+
+
+def test_no_git_is_one_sentence(clone: Path, programs: Callable[..., str]) -> None:
+    path = programs("dirname", "python3", **{"c++": 'echo "c++ (New) 14"'})
+    assert "git is missing" in refused(setup(clone, path))
+
+
+def test_a_second_setup_waits_for_the_first(clone: Path, programs: Callable[..., str]) -> None:
+    path = programs("dirname", "python3", **{"c++": 'echo "c++ (New) 14"'})
+    (clone / "build").mkdir()
+    with (clone / "build" / "setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [str(shutil.which("sh")), "scripts/setup.sh"]
+        child = subprocess.Popen(
+            command, cwd=clone, env={"PATH": path}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        watchdog = threading.Timer(60, child.kill)
+        watchdog.start()
+        assert child.stdout is not None
+        assert child.stdout.readline() == "Another setup of this clone is running; waiting for it.\n"
+        assert child.poll() is None
+    _, error = child.communicate()
+    watchdog.cancel()
+    assert "git is missing" in error, "it went on once the lock was free"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, repository: Path) -> ModuleType:
+    """scripts/setup_environment.py as a module, with the machine's answers ready to be replaced."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    spec = importlib.util.spec_from_file_location("setup_environment", repository / "scripts" / "setup_environment.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_failing_command_tells_its_error_and_the_log(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "LOG", tmp_path / "setup.log")
+    steps = script.Steps(3)
+    with (
+        pytest.raises(script.SetupError, match=r"ERROR: No space left\. The whole log: .*setup\.log"),
+        steps.step("Trying"),
+    ):
+        steps.run("sh", "-c", "echo Collecting torch; echo ERROR: No space left.; exit 2")
+    assert "Collecting torch" in script.LOG.read_text()
+    shown = capsys.readouterr().out
+    assert shown.startswith("[1/3] Trying")
+    assert "failed after" in shown
+
+
+def test_a_missing_venv_module_names_the_package(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script.importlib.util, "find_spec", lambda name: None)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    with pytest.raises(script.SetupError, match=rf"its venv module is missing .*apt-get install python{version}-venv"):
+        script.check_prerequisites("cpu")
+
+
+def test_missing_headers_name_the_package(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script.machine, "python_headers", lambda: False)
+    with pytest.raises(script.SetupError, match=r"C headers .* are missing .*-dev"):
+        script.check_prerequisites("cpu")
+
+
+def test_too_little_disk_space_is_told_in_gigabytes(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(script, "VENV", tmp_path / "none")
+    monkeypatch.setattr(script.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 10**12, 10**9))
+    with pytest.raises(script.SetupError, match=r"takes 2\.5 GB and .* has 1\.0 GB free"):
+        script.check_prerequisites("cpu")
+
+
+@pytest.mark.parametrize(
+    ("asked", "former", "answer", "chosen"),
+    [
+        ("cpu", None, None, "cpu"),
+        ("default", "cpu", None, "default"),
+        (None, "cpu", None, "cpu"),
+        (None, None, "", "cpu"),
+        (None, None, "n", "default"),
+        (None, None, "y", "cpu"),
+    ],
+)
+def test_the_build_of_torch_is_as_asked_as_installed_or_as_answered(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, asked: Any, former: Any, answer: str | None, chosen: str
+) -> None:
+    monkeypatch.setattr(script.sys, "platform", "linux")
+    monkeypatch.setattr(script.machine, "gpus", lambda: ())
+    monkeypatch.setattr(script.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(script.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: answer)
+    assert script.choose_torch(asked, former) == chosen
+
+
+def test_off_a_terminal_pip_chooses_and_the_way_to_choose_is_told(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script.sys, "platform", "linux")
+    monkeypatch.setattr(script.machine, "gpus", lambda: ())
+    monkeypatch.setattr(script.sys.stdin, "isatty", lambda: False, raising=False)
+    assert script.choose_torch(None, None) == "default"
+    assert "make setup TORCH=cpu" in capsys.readouterr().out
+
+
+def test_with_a_gpu_nothing_is_asked(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script.sys, "platform", "linux")
+    monkeypatch.setattr(script.machine, "gpus", lambda: ("a GPU",))
+    assert script.choose_torch(None, None) == "default"
+
+
+def test_keys_follow_what_they_stand_for(script: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path) -> None:
+    monkeypatch.setattr(script, "ROOT", clone)
+    monkeypatch.setattr(script, "CONSTRAINTS", clone / "requirements" / "constraints.txt")
+    packages, native = script.packages_key(), script.native_key()
+    source = next((clone / "kernels").rglob("*.cpp"))
+    source.write_text(source.read_text() + "// more\n")
+    assert (script.packages_key(), script.native_key() != native) == (packages, True)
+    native = script.native_key()
+    module = clone / "src" / "mlacademy" / "config.py"
+    module.write_text("# edited\n")
+    assert script.native_key() == native, "edits of Python files are live"
+    module.rename(module.with_name("other.py"))
+    assert script.native_key() != native
+    (clone / "requirements" / "constraints.txt").write_text("torch==9.9\n")
+    assert script.packages_key() != packages
+    assert script._constrained("torch") == "9.9"
+    with pytest.raises(script.SetupError, match="does not pin rich"):
+        script._constrained("rich")
+
+
+def test_a_stamp_counts_only_for_the_environment_it_was_written_in(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    venv = tmp_path / ".venv"
+    (venv / "bin").mkdir(parents=True)
+    os.symlink(sys.executable, venv / "bin" / "python")
+    monkeypatch.setattr(script, "VENV", venv)
+    monkeypatch.setattr(script, "PYTHON", venv / "bin" / "python")
+    monkeypatch.setattr(script, "STAMP", venv / "stamp.json")
+    assert script.read_stamp() == {}
+    noted = {"root": str(script.ROOT), "packages": "p", "native": "n", "torch": "cpu", "distributions": []}
+    script.STAMP.write_text(script.json.dumps(noted))
+    monkeypatch.setattr(script, "_works", lambda statement: True)
+    assert script.read_stamp() == noted
+    monkeypatch.setattr(script, "_works", lambda statement: statement == "pass")
+    assert script.read_stamp()["native"] == "", "the module does not load: build it again"
+    monkeypatch.setattr(script, "_works", lambda statement: False)
+    assert script.read_stamp() == {}, "the interpreter is gone"
+    monkeypatch.setattr(script, "_works", lambda statement: True)
+    script.STAMP.write_text(script.json.dumps(noted | {"distributions": ["numpy-2.dist-info"]}))
+    assert script.read_stamp()["packages"] == "", "a package is gone"
+    script.STAMP.write_text(script.json.dumps(noted | {"root": "/elsewhere"}))
+    assert script.read_stamp() == {}, "the clone was moved"
+    script.STAMP.write_text("{")
+    assert script.read_stamp() == {}, "it was written half"
