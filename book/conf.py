@@ -33,12 +33,14 @@ html_theme_options = {
     "home_page_in_toc": True,
     "show_toc_level": 2,
     "use_download_button": False,
-    "article_header_end": ["toggle-secondary-sidebar", "language.html"],
+    "article_header_end": ["language.html", "article-header-buttons"],
+    "navbar_persistent": [],
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 templates_path = ["_templates"]
 html_context = {
+    "default_mode": "auto",
     "other_language": "English" if CHINESE else "简体中文",
     "other_root": "../index.html" if CHINESE else "zh_CN/index.html",
 }
