@@ -414,7 +414,7 @@ def empty_division(q, cache, indices, length, scale, d_v):
         return weights @ rows[:, :d_v] / total[:, None], np.where(total == 0, np.inf, top + np.log(total))
 
 
-@wrong("03.4", "exp without subtracting", says="exp of more than 709 overflows")
+@wrong("03.4", "exp without subtracting", says="exp of anything above 709 overflows")
 def overflow(q, cache, indices, length, scale, d_v):
     used = indices[:length]
     rows = rows_of(cache, used[used >= 0])
