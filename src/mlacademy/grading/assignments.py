@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import re
 import shutil
 import sys
@@ -129,16 +130,22 @@ def _blank(exercise: Exercise, region: int) -> list[str]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep nbgrader's and SQLAlchemy's chatter away; what goes wrong is raised with its log."""
+    """Keep nbgrader's and SQLAlchemy's chatter away; what goes wrong is raised with its log.
+
+    nbgrader runs ``alembic`` by name, so this environment's programs are put first on the path meanwhile.
+    """
     loggers = [logging.getLogger(name) for name in ("traitlets", "nbgrader", "alembic", "nbconvert")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
+    path = os.environ.get("PATH", "")
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), path])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
+        os.environ["PATH"] = path
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
@@ -203,9 +210,10 @@ def _generate_one(name: str, course: Path, into: Path) -> list[Path]:
 
 
 def _reason(result: dict[str, Any]) -> str:
-    text = str(result.get("error") or result.get("log") or "").strip()
-    lines = [line for line in text.splitlines() if re.match(r"^\w*(Error|Exception)\b", line)]
-    return (lines or text.splitlines() or ["no reason given"])[-1]
+    text = f"{result.get('error') or ''}\n{result.get('log') or ''}"
+    lines = [line.strip() for line in text.splitlines() if re.match(r"\s*[\w.]*(Error|Exception)\b", line)]
+    own = [line for line in lines if "NbGraderException" not in line]
+    return (own or lines or text.split("\n"))[0] or "no reason given"
 
 
 def drift(*, root: Path | None = None) -> list[str]:

@@ -24,9 +24,11 @@ class LibraryCall(Exception):
 
 @dataclass
 class Calls:
-    """The forbidden names an answer has used so far."""
+    """The forbidden names an answer has used so far; what is still to be closed; closed objects that are watched."""
 
     names: list[str] = field(default_factory=list)
+    forbids: list[str] = field(default_factory=list)
+    kept: list[tuple[Any, str]] = field(default_factory=list)
 
 
 _calls = Calls()
@@ -51,12 +53,21 @@ def _no_input(prompt: object = "") -> NoReturn:
     raise EOFError("an answer cannot read from the keyboard")
 
 
-def install(forbids: list[str]) -> Calls:
-    """Put the stubs in place of everything under ``forbids``: module names, or single names like ``torch.softmax``."""
+def prepare(forbids: list[str]) -> Calls:
+    """Import what is forbidden, and hide the judges and the keyboard, before the process loses its rights."""
     builtins.input = _no_input
     for name in [name for name in sys.modules if name == JUDGES or name.startswith(JUDGES + ".")]:
         del sys.modules[name]
     sys.modules[JUDGES] = None  # type: ignore[assignment]
+    for name in forbids:
+        resolve(name)
+    _calls.forbids = list(forbids)
+    return _calls
+
+
+def close() -> None:
+    """Put stubs in place of everything forbidden: whole modules, or single names like ``torch.softmax``. Once."""
+    forbids, _calls.forbids = _calls.forbids, []
     for name in forbids:
         module = _import(name)
         if module is not None:
@@ -67,7 +78,14 @@ def install(forbids: list[str]) -> Calls:
             _close_names(owner, {attribute})
         elif owner is not None:
             setattr(owner, attribute, _named_stub(name))
-    return _calls
+
+
+def replace_in(namespace: dict[str, Any]) -> None:
+    """Exchange names that were bound, before ``close``, to something whose code cannot be replaced in place."""
+    for key, value in list(namespace.items()):
+        for closed, name in _calls.kept:
+            if value is closed:
+                namespace[key] = _named_stub(name)
 
 
 def resolve(name: str) -> tuple[Any, str]:
@@ -128,6 +146,7 @@ def _close_names(module: types.ModuleType, names: set[str]) -> None:
                     function.__code__ = _stub.__code__.replace(co_name=f"{module.__name__}.{key}.{method}")
         else:
             watched.add(key)
+            _calls.kept.append((value, f"{module.__name__}.{key}"))
     if watched:
         _watch(module, watched)
 

@@ -32,10 +32,11 @@ _PRELOAD_PREFIXES = ("torch", "mlacademy")
 
 @dataclass(frozen=True)
 class Source:
-    """An answer as text: the statements of a notebook's cells, to be run in the worker, and the name they define."""
+    """An answer as text: the statements of a notebook's cells, to be run in the worker; ``own`` is the position of the
+    cell made for the answer (-1 when it is missing)."""
 
     cells: list[list[str]]
-    entry: str
+    own: int = -1
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ def _job(exercise: Exercise, answer: Any, prepared: list[_Prepared]) -> Job | Fa
     return Job(
         answer=pickled,
         cells=answer.cells if isinstance(answer, Source) else None,
+        own=answer.own if isinstance(answer, Source) else -1,
         entry=exercise.entry,
         calls=calls,
         writes=[exercise.parameters.index(name) for name in exercise.writes],

@@ -31,6 +31,7 @@ class Job:
 
     answer: bytes | None = None
     cells: list[list[str]] | None = None
+    own: int = -1
     entry: str = ""
     calls: list[bytes] | None = None
     writes: list[int] = field(default_factory=list)

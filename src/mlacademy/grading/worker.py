@@ -6,8 +6,8 @@ a *runner*, which confines itself, loads the answer, calls it on the inputs of e
 line of the answer, so the next job starts clean. The judge, the reference and the expected values live in the process
 that asked, and nothing here knows them.
 
-A job is a dict of plain values: ``answer`` (a pickle, or None), ``cells`` and ``entry`` (source text instead of a
-pickle), ``calls`` (one pickled list of arguments a case, or None when the answer is a value), ``writes`` (positions of
+A job is a dict of plain values: ``answer`` (a pickle, or None), ``cells``, ``own`` and ``entry`` (source text instead of
+a pickle: statements of each cell, which cell holds the answer, its name), ``calls`` (one pickled list of arguments a case, or None when the answer is a value), ``writes`` (positions of
 output buffers), ``forbids``, ``preload``, ``memory``, ``load_seconds``, ``call_seconds``, ``total_seconds``.
 """
 
@@ -178,7 +178,7 @@ def _run(job: dict[str, Any], sink: int, page: mmap.mmap) -> None:
     sys.dont_write_bytecode = True
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     np.random.seed(0)
-    calls = guard.install(job["forbids"])
+    calls = guard.prepare(job["forbids"])
     confine.confine(job["memory"])
 
     def send(message: wire.Node, buffers: list[bytes] | None = None) -> None:
@@ -206,16 +206,21 @@ def _run(job: dict[str, Any], sink: int, page: mmap.mmap) -> None:
 
 def _load(job: dict[str, Any]) -> Any:
     if job["answer"] is not None:
+        guard.close()
         return pickle.loads(job["answer"])
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for number, source in enumerate(job["cells"]):
+        if number == job["own"]:
+            guard.close()  # the cells before may use the library to show something
         for statement in source:
             try:
                 exec(compile(statement, f"<cell {number}>", "exec"), namespace)
             except BaseException as error:  # a broken cell must not take the answers of the others with it
                 print(f"{type(error).__name__} in a cell: {error}")
+    guard.close()
     if job["entry"] not in namespace:
         raise NameError(job["entry"])
+    guard.replace_in(namespace)
     return namespace[job["entry"]]
 
 

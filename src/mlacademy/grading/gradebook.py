@@ -1,0 +1,323 @@
+"""Grade a folder of submissions: nbgrader runs and records, the judge looks again, a CSV comes out.
+
+nbgrader executes each notebook in a sandboxed kernel and reads the points off the hidden cells. That kernel is the
+student's own, so its points are only a claim. Every answer is judged a second time, outside the notebook and on other
+inputs; where the two differ the lower counts and the row is marked "needs a look". A manual score always stands.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from mlacademy import notebooks
+from mlacademy.grading import judges
+from mlacademy.grading.assignments import api, assignments, course_config, quiet, repository
+from mlacademy.grading.exercise import Exercise
+from mlacademy.grading.process import Worker
+from mlacademy.grading.submissions import judge_notebook
+
+Progress = Callable[[str], None]
+CELL_SECONDS = 20
+"""How long one cell of a submission may run."""
+
+_COPY = re.compile(r"( \(\d+\)|-Copy\d*|\.copy)+$")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of ``grades.csv``. ``points`` is None while only a person can give them."""
+
+    student: str
+    assignment: str
+    exercise: str
+    points: float | None
+    max: float
+    needs_manual_grading: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Total:
+    """One line of ``totals.csv``. ``passed`` is ``yes``, ``no``, ``pending`` (prose is not marked yet), or empty where
+    the assignment has no rule."""
+
+    student: str
+    assignment: str
+    points: float
+    max: float
+    passed: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Grades:
+    """Everything one run of ``grade`` found."""
+
+    rows: list[Row]
+    totals: list[Total]
+    csv: Path
+    totals_csv: Path
+    gradebook: Path
+
+
+@dataclass(frozen=True)
+class _Submission:
+    student: str
+    assignment: str
+    path: Path
+
+
+def grade(
+    submissions: str | Path,
+    out: str | Path,
+    *,
+    root: Path | None = None,
+    trusted: bool = False,
+    cell_seconds: int = CELL_SECONDS,
+    progress: Progress | None = None,
+) -> Grades:
+    """Grade every notebook under ``submissions``; write ``grades.csv``, ``totals.csv`` and ``gradebook.db`` to ``out``.
+
+    ``submissions`` holds ``<student>/<assignment>/<notebook>.ipynb`` or ``<student>/<notebook>.ipynb``. A second run
+    grades what is new or changed and keeps manual scores. Notebooks run behind bubblewrap; where that is missing,
+    ``trusted=True`` is needed to run them unprotected. Raises ``ValueError`` when there is nothing to grade, on a
+    student branch, or without a sandbox.
+    """
+    from mlacademy.grading import sandbox
+
+    root, out, folder = root or repository(), Path(out).resolve(), Path(submissions).resolve()
+    say = progress or (lambda text: None)
+    known = assignments(root)
+    found = list(_find(folder, known))
+    if not found:
+        raise ValueError(f"no submissions in {folder}: expected <student>/<assignment>/<notebook>.ipynb")
+    if not trusted and not sandbox.available():
+        raise ValueError(
+            "bubblewrap (bwrap) is not installed, so students' code would run unprotected; install it, or pass "
+            "trusted=True (--trusted) when you trust every submission"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    seen = _read_json(out / "seen.json")
+    worker = Worker(() if trusted else sandbox.worker_prefix())
+    try:
+        with _course(root, out, {one.assignment for one in found}, trusted, cell_seconds, say) as course:
+            for number, one in enumerate(found, 1):
+                mark = hashlib.sha256(one.path.read_bytes()).hexdigest()
+                key = f"{one.student}/{one.assignment}"
+                if seen.get(key, {}).get("sha256") == mark:
+                    say(f"[{number}/{len(found)}] {key}: unchanged")
+                    continue
+                say(f"[{number}/{len(found)}] {key}")
+                seen[key] = {"sha256": mark, "notes": _grade_one(course, one, worker)}
+                _write_json(out / "seen.json", seen)
+            return _export(course, out, seen)
+    finally:
+        worker.close()
+
+
+def _find(folder: Path, known: list[str]) -> Iterator[_Submission]:
+    """One submission for every student and assignment: the notebook of that name, else its newest copy."""
+    for student in sorted(path for path in folder.glob("*") if path.is_dir() and not path.name.startswith(".")):
+        by_name: dict[str, list[Path]] = {}
+        for path in [*student.glob("*.ipynb"), *student.glob("*/*.ipynb")]:
+            by_name.setdefault(_COPY.sub("", path.stem), []).append(path)
+        for name in known:
+            candidates = sorted(by_name.get(name, []), key=lambda path: (path.stem == name, path.stat().st_mtime))
+            if candidates:
+                yield _Submission(student.name, name, candidates[-1])
+
+
+@contextmanager
+def _course(root: Path, out: Path, names: set[str], trusted: bool, cell_seconds: int, say: Progress) -> Iterator[Any]:
+    """nbgrader's interface over a private course folder in ``out``, with the assignments entered in the gradebook."""
+    from mlacademy.grading import sandbox
+
+    course = out / "course"
+    for part in ("solutions", "exercises", "submitted", "autograded"):
+        shutil.rmtree(course / part, ignore_errors=True)
+    (course / "submitted").mkdir(parents=True)
+    config = course_config(course, out / "gradebook.db")
+    config.Execute.timeout = cell_seconds
+    config.Execute.interrupt_on_timeout = True
+    with ExitStack() as stack:
+        stack.enter_context(quiet())
+        if not trusted:
+            config.Execute.kernel_name = stack.enter_context(sandbox.kernel())
+        interface = api(config)
+        for name in sorted(names):
+            say(f"preparing {name}")
+            shutil.copytree(root / "solutions" / name, course / "solutions" / name)
+            result = interface.generate_assignment(name)
+            if not result["success"]:
+                raise ValueError(f"nbgrader could not prepare {name}:\n{result.get('log') or result.get('error')}")
+        yield interface
+
+
+def _grade_one(course: Any, one: _Submission, worker: Worker) -> dict[str, str]:
+    """Autograde and judge again; returns notes by exercise (and ``""`` for the whole notebook)."""
+    notes: dict[str, str] = {}
+    folder = Path(course.coursedir.root)
+    target = folder / "submitted" / one.student / one.assignment / f"{one.assignment}.ipynb"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        notebook = nbformat.reads(one.path.read_text(encoding="utf-8"), as_version=4)
+    except (OSError, UnicodeDecodeError, nbformat.reader.NotJSONError, ValueError, KeyError, AttributeError, TypeError):
+        notes[""] = "not a notebook: no points"
+        notebook = nbformat.v4.new_notebook()
+    _mend(notebook)
+    _restore(notebook, notebooks.read(folder / "exercises" / one.assignment / f"{one.assignment}.ipynb"))
+    target.write_text(nbformat.writes(notebook), encoding="utf-8")
+    result = course.autograde(one.assignment, one.student)
+    if not result["success"]:
+        notes[""] = "the notebook could not be run to its end; needs a look"
+        _score_zero(course, one)
+    judged = notebooks.read(target)
+    for exercise in judges.chapter(one.assignment[:2]):
+        note = _judge_again(course, one, exercise, judged, worker)
+        if note:
+            notes[exercise.id] = note
+    return notes
+
+
+def _mend(notebook: Any) -> None:
+    """Take out what would stop nbgrader: cells that are no cells, ill-formed metadata, old outputs."""
+    cells = notebook.get("cells") if isinstance(notebook.get("cells"), list) else []
+    notebook["cells"] = [c for c in cells if c.get("cell_type") in ("code", "markdown", "raw") and "source" in c]
+    for cell in notebook["cells"]:
+        if not isinstance(cell.get("metadata"), dict):
+            cell["metadata"] = nbformat.from_dict({})
+        if not isinstance(cell["metadata"].get("nbgrader", {}), dict):
+            del cell["metadata"]["nbgrader"]
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    notebook["metadata"] = nbformat.from_dict(notebooks.METADATA)
+    notebook["nbformat"], notebook["nbformat_minor"] = 4, 5
+    for number, cell in enumerate(notebook["cells"]):
+        cell["id"] = f"cell-{number}" if not re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", str(cell.get("id"))) else cell["id"]
+
+
+def _restore(notebook: Any, released: notebooks.Notebook) -> None:
+    """Put deleted tests and prose cells back, each after the nearest cell before it that is still there."""
+    names = [str(cell["metadata"].get("nbgrader", {}).get("grade_id") or cell["id"]) for cell in notebook["cells"]]
+    at = 0
+    for cell in released["cells"]:
+        if cell["id"] in names:
+            at = names.index(cell["id"]) + 1
+        elif cell["metadata"].get("nbgrader", {}).get("grade"):
+            notebook["cells"].insert(at, nbformat.from_dict({**cell, "source": notebooks.source(cell)}))
+            names.insert(at, cell["id"])
+            at += 1
+
+
+def _judge_again(
+    course: Any, one: _Submission, exercise: Exercise, notebook: notebooks.Notebook, worker: Worker
+) -> str:
+    """Compare nbgrader's points for an exercise with the judge's; the lower one goes into the gradebook."""
+    if exercise.kind == "prose":
+        return ""
+    verdict = judge_notebook(notebook, exercise, streams=("visible", "hidden", "regrade"), worker=worker)
+    with course.gradebook as gradebook:
+        grade = gradebook.find_grade(f"{exercise.cell}-hidden", one.assignment, one.assignment, one.student)
+        claimed = float(grade.auto_score or 0.0)
+        if claimed == verdict.points:
+            return "" if verdict else verdict.summary
+        grade.auto_score = min(claimed, float(verdict.points))
+        gradebook.db.commit()
+    return f"needs a look: the notebook says {claimed:g}, judged again {verdict.points:g}. {verdict.summary}"
+
+
+def _score_zero(course: Any, one: _Submission) -> None:
+    with course.gradebook as gradebook:
+        submission = gradebook.update_or_create_submission(one.assignment, one.student)
+        for notebook in submission.notebooks:
+            for grade in notebook.grades:
+                prose = grade.cell.cell_type != "code"
+                grade.auto_score, grade.needs_manual_grade = (None, True) if prose else (0.0, False)
+        gradebook.db.commit()
+
+
+def _export(course: Any, out: Path, seen: dict[str, Any]) -> Grades:
+    rows: list[Row] = []
+    totals: list[Total] = []
+    with course.gradebook as gradebook:
+        for key in sorted(seen):
+            student, _, assignment = key.rpartition("/")
+            notes = seen[key]["notes"]
+            mine, vetoes = [], []
+            for exercise in judges.chapter(assignment[:2]):
+                cell = f"{exercise.cell}-{'answer' if exercise.kind == 'prose' else 'hidden'}"
+                grade = gradebook.find_grade(cell, assignment, assignment, student)
+                mine.append(_row(student, assignment, exercise, grade, notes))
+                if exercise.kind == "prose":
+                    comment = gradebook.find_comment(cell, assignment, assignment, student).manual_comment or ""
+                    vetoes += [exercise.id] if comment.strip().casefold().startswith("veto") else []
+            rows += mine
+            totals.append(_total(student, assignment, mine, vetoes, notes.get("", "")))
+    _write_csv(out / "grades.csv", Row, rows)
+    _write_csv(out / "totals.csv", Total, totals)
+    return Grades(rows, totals, out / "grades.csv", out / "totals.csv", out / "gradebook.db")
+
+
+def _row(student: str, assignment: str, exercise: Exercise, grade: Any, notes: dict[str, str]) -> Row:
+    manual = grade.manual_score is not None
+    points = grade.manual_score if manual else grade.auto_score
+    note = "; ".join(text for text in (notes.get("", ""), notes.get(exercise.id, "")) if text)
+    if manual and exercise.kind != "prose":
+        note = "; ".join(text for text in ("scored by hand", note) if text)
+    waiting = bool(grade.needs_manual_grade) and points is None
+    return Row(student, assignment, exercise.id, points, float(exercise.points), waiting, note)
+
+
+def _total(student: str, assignment: str, rows: list[Row], vetoes: list[str], note: str) -> Total:
+    points, most = sum(row.points or 0.0 for row in rows), sum(row.max for row in rows)
+    total = Total(student, assignment, points, most, "", note)
+    rule = judges.rule(assignment[:2])
+    if rule is None:
+        return total
+    if vetoes:
+        return replace(total, passed="no", note=f"veto in {', '.join(vetoes)}")
+    open_points = sum(row.max for row in rows if row.points is None)
+    if points >= rule.points:
+        return replace(total, passed="pending" if open_points else "yes")
+    return replace(total, passed="pending" if points + open_points >= rule.points else "no")
+
+
+def _write_csv(path: Path, kind: type, lines: list[Any]) -> None:
+    draft = path.with_suffix(".tmp")
+    with draft.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([field.name.replace("_", " ") for field in fields(kind)])
+        for line in lines:
+            writer.writerow([_cell(value) for value in astuple(line)])
+    draft.replace(path)
+
+
+def _cell(value: Any) -> str:
+    """A cell that a spreadsheet takes as text or number, never as a formula."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = "" if value is None else str(value)
+    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t") else text
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(content, indent=1, sort_keys=True), encoding="utf-8")
+    draft.replace(path)
