@@ -19,6 +19,7 @@ nb_execution_mode = "cache"
 nb_execution_cache_path = os.environ.get("BOOK_CACHE", "")
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
+nb_execution_show_tb = True
 nb_execution_excludepatterns = ["exercises/*/*"]
 nb_ipywidgets_js = {}
 nb_merge_streams = True
