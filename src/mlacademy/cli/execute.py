@@ -5,6 +5,7 @@ The tests, ``mlacademy lessons`` and ``make lessons`` all run lessons through ``
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
@@ -93,7 +94,7 @@ def execute(path: Path, *, cell_seconds: int = CELL_SECONDS, progress: Callable[
     )
     _listen(client, run, progress)
     try:
-        client.execute(env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+        asyncio.run(client.async_execute(env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}))
     except CellExecutionError as error:
         run.error = f"{error.ename}: {error.evalue}".splitlines()[0]
         run.traceback = _RULER.split(_COLOUR.sub("", error.traceback))[-1].strip()
