@@ -72,6 +72,7 @@ def build(
             "BOOK_LANGUAGE": language,
             "BOOK_CACHE": str(build_folder / "cache"),
             "MLACADEMY_STATIC": "1",
+            "MLACADEMY_PROGRESS": str(build_folder / "progress.json"),
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         }
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
