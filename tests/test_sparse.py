@@ -162,6 +162,12 @@ def test_slots_ignore_table_entries_that_no_position_needs() -> None:
         ([[64]], [[0, -1]], 64, "block_table has no page for position 64 of request 0: entry 1 is -1"),
         ([[0]], [[0], [1]], 64, "positions and block_table must agree on b: positions is [1, 1], block_table has 2"),
         ([[0]], [[[0]]], 64, "block_table must be [b, max_pages] or [max_pages]: got [1, 1, 1]"),
+        (
+            [[1]],
+            [[2**30]],
+            2,
+            "slots must fit in int32, as the kernels read them: page 1073741824 of 2 tokens does not",
+        ),
         ([[0]], [[0]], 0, "page must be a whole number of tokens ≥ 1: got 0"),
     ],
 )

@@ -25,6 +25,7 @@ SLOT_MULTIPLE = 64
 """The kernels walk an index list 64 entries at a time, so its length is a multiple of 64."""
 
 _INT_TYPES = (torch.int32, torch.int64)
+_INT32_MAX = 2**31 - 1
 _CHUNK = 4096  # keys scored at a time: keeps the [s, heads, keys] products of a 64-head indexer within about 1 MB a row
 
 
@@ -130,7 +131,8 @@ def to_slots(positions: Tensor, block_table: Tensor, page: int) -> Tensor:
             Entries that no position needs may hold anything.
         page: tokens a page, any whole number ≥ 1.
     Returns: int32, shape of `positions`.
-    Raises: ValueError for a position below −1 or past the request's table, or a table entry it needs that is negative.
+    Raises: ValueError for a position below −1 or past the request's table, a table entry it needs that is negative, or
+        a slot beyond int32.
 
     >>> to_slots(torch.tensor([0, 65, -1]), torch.tensor([7, 3]), 64).tolist()    # page 7 first, then page 3
     [448, 193, -1]
@@ -168,6 +170,10 @@ def to_slots(positions: Tensor, block_table: Tensor, page: int) -> Tensor:
             f"entry {int(which[request, at])} is {int(pages[request, at])}. Was the page allocated?"
         )
     slots = torch.where(valid, pages * page + flat % page, HOLE)
+    if bool((slots > _INT32_MAX).any()):
+        raise ValueError(
+            f"slots must fit in int32, as the kernels read them: page {int(pages.max())} of {page} tokens does not"
+        )
     return slots.reshape(positions.shape).to(torch.int32)
 
 
