@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,6 +27,8 @@ from pathlib import Path
 
 import nbformat
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from mlacademy.machine import chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "screenshots"
@@ -50,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("widgets", nargs="*", metavar="widget", help=f"any of {', '.join(SHOTS)}; default: all")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "screenshots")
-    parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser"))
+    parser.add_argument("--chromium", default=chromium())
     arguments = parser.parse_args()
     names = arguments.widgets or list(SHOTS)
     unknown = set(names) - SHOTS.keys()

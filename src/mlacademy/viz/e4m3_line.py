@@ -140,9 +140,9 @@ def _whole_line(canvas: Canvas, r: Rounding) -> None:
         x, major = _place(magnitude), code % 8 == 0
         canvas.line(x, y, x, y + (9 if major else 5), width=1, opacity=0.9 if major else 0.5)
     for exponent in range(MIN_EXPONENT, MAX_EXPONENT + 1, 2):
-        canvas.text(_place(2.0**exponent), y + 22, sign + power_of_two(exponent), size=11, anchor="middle")
-    canvas.text(X0, y + 22, "0", size=11, anchor="middle")
-    canvas.text(_place(E4M3_MAX), y + 22, f"{sign}448", size=11, anchor="start")
+        canvas.text(_place(2.0**exponent), y + 22, sign + power_of_two(exponent), size=11, anchor="middle", dim=True)
+    canvas.text(X0, y + 22, "0", size=11, anchor="middle", dim=True)
+    canvas.text(_place(E4M3_MAX) - 3, y + 22, f"{sign}448", size=11, dim=True)
     x = _place(abs(r.scaled))
     canvas.path([(x - 6, y - 20), (x + 6, y - 20), (x, y - 2)], fill=INK, closed=True, width=0)
     if not math.isnan(r.decoded):

@@ -179,6 +179,8 @@ def _describe(s: Schedule, run: Run) -> str:
             f"{plural(blocks, 'block')} + {len(run.segments)} × {s.overhead} overhead"
         )
     total = int(s.num_blocks[first.request])
+    if not first.blocks:
+        return f"{where}: request {first.request}, length 0, no block + {s.overhead} overhead; writes the result"
     if first.split is None:
         return (
             f"{where}: request {first.request}, all {plural(total, 'block')} + {s.overhead} overhead; writes the result"
@@ -240,7 +242,7 @@ def _cost_rows(cost: Cost) -> tuple[tuple[str, float, float], ...]:
 def _cost_bars(canvas: Canvas, cost: Cost, y: float) -> float:
     rows = _cost_rows(cost)
     left, right = 112.0, WIDTH - 330
-    unit = (right - left) / max(main + combine for _, main, combine in rows)
+    unit = (right - left) / (max(main + combine for _, main, combine in rows) or 1.0)
     canvas.text(0, y - 10, "cost model, in blocks: busiest partition", size=11, dim=True)
     canvas.text(left + 112, y - 10, "+ combine", size=11, fill=TEAL)
     for index, (name, main, combine) in enumerate(rows):
