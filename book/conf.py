@@ -34,7 +34,7 @@ html_theme_options = {
     "home_page_in_toc": True,
     "show_toc_level": 2,
     "use_download_button": False,
-    "article_header_end": ["language.html", "article-header-buttons"],
+    "article_header_start": ["toggle-primary-sidebar", "language.html"],
     "navbar_persistent": [],
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
