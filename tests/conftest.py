@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clone import ROOT, copy_tracked
 from hypothesis import settings
 
 from mlacademy.machine import chromium
-
-ROOT = Path(__file__).resolve().parent.parent
 
 settings.register_profile("mlacademy", deadline=None)  # two shared cores: a slow example is no failure
 settings.load_profile("mlacademy")
@@ -46,22 +44,6 @@ def apart_from_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-
-
-def copy_tracked(destination: Path, *, only: Callable[[str], bool] = lambda path: True) -> Path:
-    """Copy this clone's files, as they are now and as git knows them, to ``destination`` and return it."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if only(name) and (ROOT / name).is_file():
-            (destination / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, destination / name)
-    return destination
 
 
 @pytest.fixture

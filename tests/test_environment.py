@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import copy_tracked
+from clone import copy_tracked
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 

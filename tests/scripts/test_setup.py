@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from conftest import copy_tracked
+from clone import copy_tracked
 
 NEEDED = ("pyproject.toml", "CMakeLists.txt", "Makefile", "requirements/", "scripts/", "kernels/", "src/")
 
