@@ -53,13 +53,14 @@ def build(
     """Build every language of the book and return its start pages by language.
 
     ``root`` is the repository, ``output`` where the HTML goes (``book/_build/html`` by default; English at its top,
-    other languages below). Raises ``BookError`` when a package is missing or Sphinx stops.
+    other languages below); sources, caches and doctrees lie beside it. Raises ``BookError`` when a package is missing
+    or Sphinx stops.
     """
     missing = missing_packages()
     if missing:
         raise BookError(f"building the book needs {', '.join(missing)}: run `make setup`")
-    build_folder = root / "book" / "_build"
-    output = output or build_folder / "html"
+    output = output or root / "book" / "_build" / "html"
+    build_folder = output.parent
     pages = {}
     for language in LANGUAGES:
         progress(f"building the book ({language}): executing the lessons and writing the pages")
