@@ -18,7 +18,7 @@ def _partial_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
 
     def case(label: str, x: Any) -> Case:
         x = np.asarray(x, dtype=np.float64)
-        inputs = {"x": x, "v": 3 * rng.normal(size=(x.size, 3))}
+        inputs = {"x": x, "v": np.round(3 * rng.normal(size=(x.size, 3)), 2)}
         return Case(inputs, label=label, axes=(("element",), ()))
 
     if not hidden:
@@ -30,7 +30,7 @@ def _partial_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         yield case("scores far below 0", [-1500.0, -1498.5, -inf])
         return
     for offset in (0.0, 1700.0, -1700.0):
-        x = offset + 3 * rng.normal(size=int(rng.integers(3, 30)))
+        x = np.round(offset + 3 * rng.normal(size=int(rng.integers(3, 30))), 2)
         x[rng.random(x.size) < 0.3] = -inf
         x[2] = offset
         yield case("longer splits with holes", x)
@@ -70,7 +70,7 @@ def _partial_as(what: str) -> Callable[..., Any]:
     return model
 
 
-_LSE_HINTS = (
+LSE_HINTS = (
     "o is right. What single number tells a stranger how much weight this split has seen?",
     "The weight seen is Σ 2^x. Its base-2 logarithm is log2 of Σ 2^(x − top), plus top.",
     "lse_log2 = np.log2(w.sum()) + top",
@@ -137,20 +137,20 @@ PARTIAL = Exercise(
             _partial_as("natural weights"),
         ),
         Misconception(
-            "natural", "Your log-sum-exp is natural; lse_log2 is in base 2.", _LSE_HINTS, _partial_as("natural")
+            "natural", "Your log-sum-exp is natural; lse_log2 is in base 2.", LSE_HINTS, _partial_as("natural")
         ),
         Misconception(
-            "relative", "Your lse_log2 lacks the max that you subtracted.", _LSE_HINTS, _partial_as("relative")
+            "relative", "Your lse_log2 lacks the max that you subtracted.", LSE_HINTS, _partial_as("relative")
         ),
         Misconception(
             "max",
             "You returned the max. Two splits with equal maxima may have seen very different weight: use the whole "
             "sum.",
-            _LSE_HINTS,
+            LSE_HINTS,
             _partial_as("max"),
         ),
         Misconception(
-            "sum", "You returned the sum of weights; asked is its base-2 logarithm.", _LSE_HINTS, _partial_as("sum")
+            "sum", "You returned the sum of weights; asked is its base-2 logarithm.", LSE_HINTS, _partial_as("sum")
         ),
     ),
     hints=(
@@ -169,7 +169,7 @@ PARTIAL = Exercise(
 
 def _merge_inputs(rng: np.random.Generator, lse_log2: Any) -> dict[str, Array]:
     lses = np.asarray(lse_log2, dtype=np.float64)
-    outs = 2 * rng.normal(size=(*lses.shape, 3))
+    outs = np.round(2 * rng.normal(size=(*lses.shape, 3)), 2)
     outs[np.isneginf(lses)] = 0.0
     return {"outs": outs, "lse_log2": lses}
 
@@ -194,7 +194,7 @@ def _merge_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         (5, 3, 1800.0, "log-sum-exps in the thousands"),
         (5, 3, -1800.0, "log-sum-exps in the thousands"),
     ):
-        lses = level + 3 * rng.normal(size=(splits, heads))
+        lses = np.round(level + 3 * rng.normal(size=(splits, heads)), 2)
         lses[1:, 0][rng.random(splits - 1) < 0.5] = -inf
         yield case(label, lses)
     yield case("heads far apart", 2 * rng.normal(size=(3, 3)) + np.array([1500.0, 0.0, -1500.0]))
@@ -266,7 +266,7 @@ def _merge_as(what: str) -> Callable[..., Any]:
     return model
 
 
-_WEIGHT_HINTS = (
+WEIGHT_HINTS = (
     "A split that has seen ten times the weight counts how much more?",
     "Split i counts 2^(l_i − G), where G is the base-2 log-sum-exp of all splits. For three splits 4.2, 3.8, 2.1 that "
     "is 0.5022, 0.3806, 0.1171.",
@@ -300,26 +300,26 @@ MERGE = Exercise(
             "average",
             "You averaged the splits. A split counts by the weight it has seen, 2^(lse_log2), not once like all "
             "others.",
-            _WEIGHT_HINTS,
+            WEIGHT_HINTS,
             _merge_as("average"),
         ),
         Misconception(
             "average of the rest",
             "You averaged the splits that are not empty. A split counts by the weight it has seen, 2^(lse_log2).",
-            _WEIGHT_HINTS,
+            WEIGHT_HINTS,
             _merge_as("average of the rest"),
         ),
         Misconception(
             "natural",
             "You raised e to the log-sum-exps. They are in base 2: the weights are powers of 2. (With e they also sum "
             "to 1, which is why the slip is easy to miss.)",
-            _WEIGHT_HINTS,
+            WEIGHT_HINTS,
             _merge_as("natural"),
         ),
         Misconception(
             "not divided",
             "Your weights are relative to the largest split and do not sum to 1.",
-            _WEIGHT_HINTS,
+            WEIGHT_HINTS,
             _merge_as("not divided"),
         ),
         Misconception(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlacademy.grading.exercise import Case, Exercise, Misconception
-from mlacademy.grading.judges.combine_merge import merge_rows, split_weights
+from mlacademy.grading.judges.combine_merge import LSE_HINTS, WEIGHT_HINTS, merge_rows, split_weights
 from mlacademy.grading.judges.softmax_rows import CLOSE, LOG2E, SOFTMAX, Array, holds_nan
 
 # 06.3
@@ -31,10 +31,10 @@ def _sink_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         yield case("numbers in the thousands", [[1500.0, -1500.0], [1501.0, -1499.0]], [1040.0, -1040.0])
         return
     for splits, heads, level in ((1, 3, 0.0), (6, 4, 0.0), (4, 3, 1600.0), (4, 3, -1600.0)):
-        lses = level + 2 * rng.normal(size=(splits, heads))
+        lses = np.round(level + 2 * rng.normal(size=(splits, heads)), 2)
         lses[1:, 1][rng.random(splits - 1) < 0.5] = -inf
         label = "other splits, heads and sinks" if level == 0 else "numbers in the thousands"
-        yield case(label, lses, level / LOG2E + 2 * rng.normal(size=heads))
+        yield case(label, lses, np.round(level / LOG2E + 2 * rng.normal(size=heads), 2))
     yield case("infinite sinks and empty heads", [[-inf, 2.0, -inf]] * 2, [inf, inf, -inf])
 
 
@@ -204,16 +204,16 @@ SINK = Exercise(
 def _whole_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
     def case(label: str, heads: int, bounds: list[int], holes: Any = (), lift: Any = 0.0, sink: Any = None) -> Case:
         n = bounds[-1]
-        scores = 12 * rng.normal(size=(heads, n)) + np.asarray(lift)
+        scores = np.round(12 * rng.normal(size=(heads, n)), 2) + np.asarray(lift)
         for where in holes:
             scores[where] = -np.inf
-        scale = float(rng.uniform(0.05, 0.2))
+        scale = round(float(rng.uniform(0.05, 0.2)), 3)
         inputs = {
             "scores": scores,
-            "values": 2 * rng.normal(size=(n, 3)),
+            "values": np.round(2 * rng.normal(size=(n, 3)), 2),
             "bounds": bounds,
             "scale": scale,
-            "sink": rng.normal(size=heads) + 2 if sink is None else np.asarray(sink, dtype=np.float64),
+            "sink": np.round(rng.normal(size=heads) + 2, 2) if sink is None else np.asarray(sink, dtype=np.float64),
         }
         return Case(inputs, label=label, axes=(("head", "element"), ("head",), ("split", "head")))
 
@@ -290,6 +290,11 @@ def _whole_as(what: str) -> Callable[..., Any]:
     return model
 
 
+_SCALE_HINTS = (
+    "Which single number must multiply a score so that 2 to the product is e to (scale · score)?",
+    "e^y = 2^(y · log2 e). Here y = scale · score, so both factors go into one multiplier, once.",
+    "x = scores[:, start:stop] * (scale * math.log2(math.e))",
+)
 _CUT_HINTS = (
     "How many splits do three bounds describe, and where does the last one end?",
     "Split i covers the tokens bounds[i] to bounds[i+1] − 1. There is one split fewer than there are bounds.",
@@ -318,13 +323,13 @@ WHOLE = Exercise(
         Misconception(
             "no log2e",
             "You used scale as it is with exp2. The multiplier is scale · log2 e, because e^y = 2^(y · log2 e).",
-            _UNIT_HINTS,
+            _SCALE_HINTS,
             _whole_as("no log2e"),
         ),
         Misconception(
             "average",
             "You averaged the splits' outputs. A split counts by the weight it has seen.",
-            _SHARE_HINTS,
+            WEIGHT_HINTS,
             _whole_as("average"),
         ),
         Misconception("no sink", "The sink is missing from the denominator.", _SHARE_HINTS, _whole_as("no sink")),
@@ -349,7 +354,7 @@ WHOLE = Exercise(
         Misconception(
             "natural merge",
             "The merge raises e to log-sum-exps that are in base 2.",
-            _UNIT_HINTS,
+            WEIGHT_HINTS,
             _whole_as("natural merge"),
         ),
         Misconception(
@@ -370,7 +375,7 @@ WHOLE = Exercise(
         Misconception(
             "natural partials",
             "out and lse are right, but your partial log-sum-exps are natural. lse_log2 is in base 2.",
-            _PARTIAL_HINTS,
+            LSE_HINTS,
             _whole_as("natural partials"),
         ),
         Misconception(

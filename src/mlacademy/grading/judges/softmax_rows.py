@@ -56,11 +56,11 @@ def _safe_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         (20.0, -8000.0, "scores far below 0"),
         (15.0, 0.0, "holes in a longer row"),
     ):
-        scores = offset + spread * rng.normal(size=int(rng.integers(5, 40)))
+        scores = np.round(offset + spread * rng.normal(size=int(rng.integers(5, 40))), 2)
         if "holes" in label:
             scores[rng.random(scores.size) < 0.4] = -inf
             scores[1] = 3.0
-        yield case(label, scores, float(rng.uniform(0.05, 0.2)))
+        yield case(label, scores, round(float(rng.uniform(0.05, 0.2)), 3))
     yield case("one token", [-700.0], 0.1352)
     yield case("a row of holes", [-inf] * 5, 0.05)
 
@@ -208,8 +208,8 @@ def _step_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
 
     def case(label: str, M: float, L: float, x: Any, d: int = 3) -> Case:
         x = np.asarray(x, dtype=np.float64)
-        o = np.zeros(d) if L == 0 else L * rng.normal(size=d)
-        inputs = {"M": M, "L": L, "o": o, "x": x, "v": 3 * rng.normal(size=(x.size, d))}
+        o = np.zeros(d) if L == 0 else np.round(L * rng.normal(size=d), 2)
+        inputs = {"M": M, "L": L, "o": o, "x": x, "v": np.round(3 * rng.normal(size=(x.size, d)), 2)}
         return Case(inputs, label=label, axes=((), (), ("element",)))
 
     if not hidden:
@@ -221,7 +221,7 @@ def _step_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         yield case("the max rises by a thousand", -400.0, 2.5, [700.0, 650.0])
         return
     for label in ("the first block", "the max rises", "the max stays", "holes and tokens"):
-        x = 4 * rng.normal(size=int(rng.integers(3, 20)))
+        x = np.round(4 * rng.normal(size=int(rng.integers(3, 20))), 2)
         if "holes" in label:
             x[rng.random(x.size) < 0.5] = -inf
             x[0] = 1.0

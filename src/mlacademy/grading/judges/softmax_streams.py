@@ -16,13 +16,13 @@ from mlacademy.grading.judges.softmax_rows import CLOSE, FLOOR, LIBRARY, LOG2E, 
 
 def _stream_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
     def case(label: str, heads: int, n: int, block: int, holes: Any = (), lift: Any = 0.0) -> Case:
-        scores = 12 * rng.normal(size=(heads, n)) + np.asarray(lift)
+        scores = np.round(12 * rng.normal(size=(heads, n)), 2) + np.asarray(lift)
         for where in holes:
             scores[where] = -np.inf
         inputs = {
             "scores": scores,
-            "values": 2 * rng.normal(size=(n, 3)),
-            "scale": float(rng.uniform(0.05, 0.2)),
+            "values": np.round(2 * rng.normal(size=(n, 3)), 2),
+            "scale": round(float(rng.uniform(0.05, 0.2)), 3),
             "block": block,
         }
         return Case(inputs, label=label, axes=(("head", "element"), ("head",), ("block", "head")))
@@ -172,7 +172,8 @@ STREAM = Exercise(
         ),
         Misconception(
             "one max",
-            "You kept one max for all heads. A head far below it loses all its weights to underflow.",
+            "You kept one max for all heads. Each head counts from its own; far below a common max it would lose all "
+            "its weights to underflow.",
             _MAX_HINTS,
             _stream_as("one max"),
         ),
