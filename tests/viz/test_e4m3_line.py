@@ -120,8 +120,16 @@ def test_twin_contains_the_values_around(value: float) -> None:
 
 
 def test_four_codes_are_shown_at_either_end() -> None:
-    for value in (448.0, -448.0, 0.0, 1e6, -1e6):
+    for value in (448.0, -448.0, 0.0, 447.0, -447.0):
         assert sum("mantissa" in d and d.startswith("code 0x") for d in details(number_line(value).svg)) == 4
+
+
+@pytest.mark.parametrize(("sign", "nan"), [(1, "0x7F"), (-1, "0xFF")])
+def test_beyond_the_last_code_the_missing_value_and_its_tie_are_shown(sign: int, nan: str) -> None:
+    sentences = details(number_line(sign * 460.0).svg)
+    minus = "−" if sign < 0 else ""
+    assert f"{minus}480 would be code {nan}, but that is NaN" in sentences
+    assert f"tie point {minus}464" in sentences
 
 
 def test_wrong_arguments_are_refused_by_name() -> None:

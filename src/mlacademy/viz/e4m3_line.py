@@ -7,14 +7,19 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from mlacademy.fp8 import E4M3_MAX, E4M3_MIN_NORMAL, decode_e4m3, e4m3_neighbours, encode_e4m3
+from mlacademy.fp8 import E4M3_MAX, E4M3_MIN_NORMAL, E4M3_NAN, decode_e4m3, e4m3_neighbours, encode_e4m3
 from mlacademy.viz.canvas import WIDTH, Canvas
 from mlacademy.viz.numbers import power_of_two, scale_text, short
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.theme import BLUE, INK, ORANGE, PURPLE, TEAL
 
 MIN_EXPONENT, MAX_EXPONENT = -6, 8  # of normal numbers
-TOP_TIE = 464.0  # halfway from 448 to 480, the value that the NaN code would have had
+NAN_PLACE = 480.0  # the value that the NaN code would have had
+TOP_TIE = (E4M3_MAX + NAN_PLACE) / 2
+FINITE = sorted(
+    ((code, float(decode_e4m3(code))) for code in range(256) if code & 0x7F != E4M3_NAN and code != 0x80),
+    key=lambda pair: pair[1],
+)
 
 X0, X1 = 24.0, 752.0
 BINADE = (X1 - X0) / (MAX_EXPONENT - MIN_EXPONENT + 2)
@@ -151,52 +156,57 @@ def _whole_line(canvas: Canvas, r: Rounding) -> None:
 
 
 def _window(r: Rounding) -> list[tuple[int, float]]:
-    """The (code, value) pairs to show: two on each side where there are two, in rising order of value."""
-    codes = sorted(
-        ((c, float(decode_e4m3(c))) for c in range(256) if c & 0x7F != 0x7F and c != 0x80), key=lambda p: p[1]
-    )
-    values = [v for _, v in codes]
-    low = max(i for i, v in enumerate(values) if v <= max(r.scaled, -E4M3_MAX))
-    first = min(max(low - 1, 0), len(codes) - 4)
-    return codes[first : first + 4]
+    """The (code, value) pairs to show, in rising order: two on each side, or the last three before the overflow."""
+    last = max(i for i, (_, v) in enumerate(FINITE) if v <= max(r.scaled, -E4M3_MAX))
+    if r.region == "overflow":
+        return FINITE[-3:] if r.scaled > 0 else FINITE[:3]
+    first = min(max(last - 1, 0), len(FINITE) - 4)
+    return FINITE[first : first + 4]
 
 
 def _neighbourhood(canvas: Canvas, r: Rounding) -> None:
-    y = 222.0
+    y, left, right = 222.0, 110.0, 690.0
     window = _window(r)
     values = [v for _, v in window]
-    span = values[-1] - values[0]
-    left, right = 110.0, 690.0
+    beyond = math.copysign(NAN_PLACE, r.scaled) if r.region == "overflow" else None
+    ends = values if beyond is None else [*values, beyond]
+    low, high = min(ends), max(ends)
 
     def x_of(v: float) -> float:
-        return left + (v - values[0]) / span * (right - left)
+        return left + (v - low) / (high - low) * (right - left)
 
-    canvas.text(0, y - 44, "Codes around it", size=12, bold=True)
+    canvas.text(0, y - 48, "Codes around it", size=12, bold=True)
     canvas.line(40, y, 760, y)
     for code, v in window:
         chosen = code == r.code or (v == 0 and r.code == 0x80)
-        x = x_of(v)
-        canvas.line(x, y - 9, x, y + 9, stroke=TEAL if chosen else INK, width=4 if chosen else 1.5)
-        mantissa = "even" if code & 1 == 0 else "odd"
+        x, colour = x_of(v), TEAL if chosen else INK
+        parity = "even" if code & 1 == 0 else "odd"
+        canvas.line(x, y - 9, x, y + 9, stroke=colour, width=4 if chosen else 1.5)
         canvas.circle(
-            x,
-            y,
-            6 if chosen else 4,
-            fill=TEAL if chosen else INK,
-            detail=f"code 0x{code:02X} = {short(v, 6)}, {mantissa} mantissa",
+            x, y, 6 if chosen else 4, fill=colour, detail=f"code 0x{code:02X} = {short(v, 6)}, {parity} mantissa"
         )
         canvas.text(x, y + 26, short(v, 6), anchor="middle", bold=chosen)
-        canvas.text(x, y + 41, f"0x{code:02X}  {mantissa}", size=11, anchor="middle", mono=True, dim=True)
-    ties = [(a + b) / 2 for a, b in itertools.pairwise(values) if a <= r.scaled <= b and r.scaled not in (a, b)]
-    if r.region == "overflow":
-        ties = [math.copysign(TOP_TIE, r.scaled)]
-    for tie in ties:
-        if 40 <= x_of(tie) <= 760:
-            canvas.line(x_of(tie), y - 12, x_of(tie), y + 46, dash="3 3", detail=f"tie point {short(tie, 6)}")
-            canvas.text(x_of(tie), y + 58, f"tie {short(tie, 6)}", size=11, anchor="middle", dim=True)
+        canvas.text(x, y + 41, f"0x{code:02X}  {parity}", size=11, anchor="middle", mono=True, dim=True)
+    if beyond is not None:
+        x = x_of(beyond)
+        nan = f"0x{0x7F | (0x80 if beyond < 0 else 0):02X}"
+        canvas.circle(x, y, 5, fill="none", stroke=INK, detail=f"{short(beyond)} would be code {nan}, but that is NaN")
+        canvas.text(x, y + 26, f"no {short(beyond)}", anchor="middle", dim=True)
+        canvas.text(x, y + 41, f"{nan}  is NaN", size=11, anchor="middle", mono=True, dim=True)
+    for tie in _ties(r, values):
+        canvas.line(x_of(tie), y - 12, x_of(tie), y + 46, dash="3 3", detail=f"tie point {short(tie, 6)}")
+        canvas.text(x_of(tie), y + 58, f"tie {short(tie, 6)}", size=11, anchor="middle", dim=True)
     x = min(max(x_of(r.scaled), 40), 760)
     canvas.path([(x - 6, y - 26), (x + 6, y - 26), (x, y - 12)], fill=INK, closed=True, width=0)
-    canvas.text(x, y - 32, short(r.scaled, 6), anchor="middle", bold=True)
+    anchor = "start" if x < 60 else "end" if x > 740 else "middle"
+    canvas.text(x, y - 32, short(r.scaled, 6), anchor=anchor, bold=True)
+
+
+def _ties(r: Rounding, values: list[float]) -> list[float]:
+    """The tie point that decides: between the two codes around, or the last one before the overflow."""
+    if r.region == "overflow":
+        return [math.copysign(TOP_TIE, r.scaled)]
+    return [(a + b) / 2 for a, b in itertools.pairwise(values) if a < r.scaled < b]
 
 
 def _bit_boxes(canvas: Canvas, r: Rounding) -> None:

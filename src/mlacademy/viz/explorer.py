@@ -60,7 +60,7 @@ class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
         grid = ipw.GridBox(
             boxes,
             layout={
-                "grid_template_columns": "repeat(auto-fit, minmax(250px, 1fr))",
+                "grid_template_columns": "repeat(auto-fit, minmax(max(250px, 34%), 1fr))",
                 "width": "100%",
                 "align_items": "center",
             },

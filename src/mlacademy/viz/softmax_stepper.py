@@ -96,8 +96,14 @@ def _numbers(result: OnlineSoftmax, index: int) -> tuple[float, ...]:
     return tuple(float(v) for v in (s.block_max, s.running_max, s.rescale, s.block_sum, s.running_sum))
 
 
-def _label(value: float, name: str) -> str:
-    return "−1e30" if name == "running max" and value <= -1e29 else short(value, 4)
+def _label(value: float, name: str, digits: int = 4) -> str:
+    return "−1e30" if name == "running max" and value <= -1e29 else short(value, digits)
+
+
+def _column(result: OnlineSoftmax) -> tuple[float, int]:
+    """Width of a block's column in pixels, and the digits of a number that fit into it."""
+    column = (WIDTH - LEFT) / len(result.steps)
+    return column, 4 if column >= 60 else 3
 
 
 def _summary(result: OnlineSoftmax, at: int, holes: list[bool]) -> str:
@@ -117,7 +123,7 @@ def _scores(canvas: Canvas, result: OnlineSoftmax, units: list[float], holes: li
     low, high = min(finite), max(finite)
     pad = max((high - low) * 0.12, 0.5)
     low, high = low - pad, high + pad
-    column = (WIDTH - LEFT) / len(result.steps)
+    column, _ = _column(result)
     base = PLOT_Y + PLOT_HEIGHT
     hatch = canvas.hatch("hole")
 
@@ -190,7 +196,7 @@ def _scores(canvas: Canvas, result: OnlineSoftmax, units: list[float], holes: li
 
 
 def _table(canvas: Canvas, result: OnlineSoftmax, at: int) -> None:
-    column = (WIDTH - LEFT) / len(result.steps)
+    column, digits = _column(result)
     y = PLOT_Y + PLOT_HEIGHT + 40
     for row, name in enumerate(ROWS):
         line = y + row * 24
@@ -198,7 +204,7 @@ def _table(canvas: Canvas, result: OnlineSoftmax, at: int) -> None:
         canvas.text(0, line, name, bold=name == "running sum")
         for index in range(at + 1):
             value = _numbers(result, index)[row]
-            text = ("×" if name == "rescale" else "") + _label(value, name)
+            text = ("×" if name == "rescale" else "") + _label(value, name, digits)
             canvas.text(
                 LEFT + (index + 0.5) * column,
                 line,
@@ -228,6 +234,7 @@ def _result_line(result: OnlineSoftmax) -> str:
 
 
 def _twin(result: OnlineSoftmax, units: list[float], holes: list[bool], at: int) -> str:
+    _, digits = _column(result)
     lines = ["All in log2 units. The running max starts at −1e30, the running sum at 0."]
     for index in range(at + 1):
         s = result.steps[index]
@@ -236,7 +243,7 @@ def _twin(result: OnlineSoftmax, units: list[float], holes: list[bool], at: int)
             shown = [*shown[:6], f"… {len(shown) - 6} more"]
         lines.append(f"Block {index}: scores {', '.join(shown)}")
         pairs = zip(ROWS, _numbers(result, index), strict=True)
-        lines.append("  " + ", ".join(f"{name} {_label(value, name)}" for name, value in pairs))
+        lines.append("  " + ", ".join(f"{name} {_label(value, name, digits)}" for name, value in pairs))
     if at == len(result.steps) - 1:
         lines.append(_result_line(result))
     return "\n".join(lines)

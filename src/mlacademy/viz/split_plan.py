@@ -24,11 +24,15 @@ TICKS = tuple(digit * 10**power for power in range(9) for digit in (1, 2, 5))
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive segments of one partition drawn as one piece: from height `bottom` to `top`, in blocks."""
+    """Consecutive segments of one partition drawn as one piece: from height `bottom` to `top`, in blocks.
+
+    `alternate` tells neighbours apart where a piece is several requests, grey, and not one in its colour.
+    """
 
     segments: tuple[Segment, ...]
     bottom: float
     top: float
+    alternate: bool = False
 
 
 def splits(
@@ -98,19 +102,24 @@ def _columns(canvas: Canvas, s: Schedule, hatches: Mapping[str, str]) -> None:
     _grid(canvas, top, unit)
     step = PLOT_WIDTH / s.parts
     width = min(step * 0.84, 120.0)
+    together = False
     by_partition: dict[int, list[Segment]] = {}
     for segment in s.segments():
         by_partition.setdefault(segment.partition, []).append(segment)
     for partition, segments in by_partition.items():
         x = PLOT_X + partition * step + (step - width) / 2
         for run in _runs(segments, s.overhead, MIN_PIXELS / unit):
+            together |= len(run.segments) > 1
             _draw_run(canvas, s, run, x, width, unit, hatches)
+    if together:
+        canvas.rect(118, PLOT_Y - 19, 14, 10, tint=0.25)
+        canvas.text(138, PLOT_Y - 10, "several requests, each too small to draw", size=11)
     y = BASE - s.payload * unit
     canvas.line(
         PLOT_X, y, WIDTH, y, dash="6 4", width=1.5, detail=f"payload: no partition exceeds {s.payload:,} blocks"
     )
     canvas.text(WIDTH, y - 6, f"payload {s.payload:,}", size=11, anchor="end")
-    every = next(n for n in TICKS if n * step >= 24)
+    every = next(n for n in TICKS if n * step >= 28)
     for partition in range(0, s.parts, every):
         canvas.text(PLOT_X + (partition + 0.5) * step, BASE + 15, str(partition), size=11, anchor="middle", dim=True)
     canvas.text(0, BASE + 15, "partition", size=11, dim=True)
@@ -130,14 +139,15 @@ def _runs(segments: list[Segment], overhead: int, least: float) -> Iterator[Run]
     """Group a partition's segments so that every drawn piece is at least `least` blocks high."""
     group: list[Segment] = []
     bottom = height = 0.0
+    alternate = False
     for segment in segments:
         group.append(segment)
         height += overhead + segment.blocks
         if height >= least:
-            yield Run(tuple(group), bottom, bottom + height)
-            bottom, height, group = bottom + height, 0.0, []
+            yield Run(tuple(group), bottom, bottom + height, alternate)
+            bottom, height, group, alternate = bottom + height, 0.0, [], not alternate
     if group:
-        yield Run(tuple(group), bottom, bottom + height)
+        yield Run(tuple(group), bottom, bottom + height, alternate)
 
 
 def _draw_run(
@@ -149,7 +159,7 @@ def _draw_run(
     colour = accent(first.request)
     with canvas.group(detail=_describe(s, run)):
         if len(run.segments) > 1:
-            canvas.rect(x, high, width, low - high, fill=colour, tint=0.5)
+            canvas.rect(x, high, width, low - high, tint=0.3 if run.alternate else 0.2)
             return
         foot = low - s.overhead * unit
         canvas.rect(x, high, width, foot - high, fill=colour, tint=0.75)
@@ -215,13 +225,15 @@ def _requests(canvas: Canvas, s: Schedule, y: float) -> float:
         while stop < s.b and width < MIN_PIXELS:
             width += weights[stop] * unit
             stop += 1
-        if stop - start == 1:
-            name = f"request {start}: {plural(int(s.lengths[start]), 'token')}, "
-        else:
-            name = f"requests {start}–{stop - 1}: "
+        alone = stop - start == 1
+        name = (
+            f"request {start}: {plural(int(s.lengths[start]), 'token')}, "
+            if alone
+            else f"requests {start}–{stop - 1}: "
+        )
         detail = f"{name}{plural(sum(blocks[start:stop]), 'block')}, {plural(sum(pieces[start:stop]), 'piece')}"
-        tint = 0.75 if stop - start == 1 else 0.5
-        canvas.rect(x, y, max(width - min(1.0, width * 0.2), 0.5), 16, fill=accent(start), tint=tint, detail=detail)
+        colour, tint = (accent(start), 0.75) if alone else (INK, 0.25)
+        canvas.rect(x, y, max(width - min(1.0, width * 0.2), 0.5), 16, fill=colour, tint=tint, detail=detail)
         if width >= 28:
             canvas.text(x + width / 2, y + 12, f"r{start}", size=11, anchor="middle")
         if width >= 14:

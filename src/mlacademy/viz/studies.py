@@ -88,7 +88,7 @@ TOKEN_BYTES = Study(
         Slider("seed", "values, seed", 0, 0, 20),
     ),
     presets={
-        "V3.2, second token of a page of 64": {"offset": 1},
+        "V3.2, page of 64": {},
         "MODEL1, page of 64": {"layout": "MODEL1", "offset": 10},
         "MODEL1, page of 2: 560 bytes of padding": {"layout": "MODEL1", "page": 2, "offset": 1},
         "an outlier coarsens its tile": {"stored": "outlier"},
