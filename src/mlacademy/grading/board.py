@@ -67,7 +67,7 @@ def _changing(exercise: str) -> Iterator[Record]:
     """The record of one exercise, to be changed in place. Where nothing can be written, the change is lost quietly."""
     path = progress_file()
     if path is None:
-        yield dict(_unsaved.get(exercise, {}))
+        yield _unsaved.setdefault(exercise, {})
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

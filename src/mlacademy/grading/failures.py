@@ -5,7 +5,8 @@ from __future__ import annotations
 import linecache
 import signal
 import sysconfig
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def not_a_function(exercise: Exercise, answer: Any) -> Failure:
     return Failure("type", f"The answer is {came}; expected the function {signature}.")
 
 
-def not_a_dict(exercise: Exercise, got: Any, keys: list[Any]) -> Failure:
+def not_a_dict(exercise: Exercise, got: Any, keys: Iterable[Any]) -> Failure:
     """A dict of predictions was asked for."""
     return Failure(
         "type", f"{exercise.entry} is {describe(got)}; expected a dict with the keys {', '.join(map(repr, keys))}."
@@ -209,14 +210,39 @@ def _is_own(file: str) -> bool:
 
 
 def _own_lines(frames: list[list[Any]], answer: Any) -> tuple[str, ...]:
-    """The learner's own lines, innermost last: only from files this process already has as source."""
-    code = getattr(answer, "__code__", None)
-    known = {*linecache.cache, *([code.co_filename] if code is not None else [])}
+    """The learner's own lines, innermost last: only from files this process already has as source.
+
+    A function that travelled by value has lost its file name on the way; it is found again among the functions that the
+    answer reaches.
+    """
+    codes = _codes(answer)
+    known = {*linecache.cache, *(code.co_filename for code in codes)}
     lines = []
     for file, line, function in frames[-3:]:
-        source = linecache.getline(file, line).strip() if file in known and isinstance(line, int) else ""
+        if not isinstance(line, int):
+            continue
+        if file not in known:
+            fitting = [code for code in codes if code.co_name == function and code.co_firstlineno <= line]
+            file = max(fitting, key=lambda code: code.co_firstlineno).co_filename if fitting else ""
+        source = linecache.getline(file, line).strip() if file in known else ""
         lines.append(f"line {line} in {function}" + (f": {source}" if source else ""))
     return tuple(lines)
+
+
+def _codes(answer: Any) -> list[types.CodeType]:
+    """The code of a function, of those inside it, and of the functions that it names."""
+    found: list[types.CodeType] = []
+    waiting = [answer]
+    while waiting:
+        function = waiting.pop()
+        code = function if isinstance(function, types.CodeType) else getattr(function, "__code__", None)
+        if not isinstance(code, types.CodeType) or code in found:
+            continue
+        found.append(code)
+        waiting += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+        names = getattr(function, "__globals__", {})
+        waiting += [names[name] for name in code.co_names if isinstance(names.get(name), types.FunctionType)]
+    return found
 
 
 def describe_case(exercise: Exercise, case: Case) -> str:
@@ -227,15 +253,19 @@ def describe_case(exercise: Exercise, case: Case) -> str:
 
 
 def _show_input(value: Any, show: Callable[[Any], str] | None) -> str:
-    if isinstance(value, np.ndarray) and value.ndim and value.size <= 8:
-        value = value.tolist()
-    if show is not None and not isinstance(value, (list, tuple, dict)) and np.ndim(value) == 0:
-        return show(value)
+    if isinstance(value, np.ndarray) and value.size <= 8:
+        return _show_list(value, show or show_value)
     if isinstance(value, (list, tuple)) and len(repr(value)) <= 80:
         return repr(value) if show is None else f"[{', '.join(map(show, value))}]"
     if isinstance(value, (bool, int, float, str, np.generic, type(None))):
-        return show_value(value)
+        return (show or show_value)(value)
     try:
         return describe(value)
     except (TypeError, ValueError, KeyError):
         return f"an object of class {type(value).__name__}"
+
+
+def _show_list(array: np.ndarray[Any, Any], show: Callable[[Any], str]) -> str:
+    if array.ndim == 0:
+        return show(array[()])
+    return f"[{', '.join(_show_list(np.asarray(row), show) for row in array)}]"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import pickle
 import random
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
@@ -27,6 +28,7 @@ from mlacademy.grading.verdict import Verdict
 from mlacademy.grading.wire import Foreign, Tensor, WireError, decode
 
 MAX_ANSWER = 256 << 20
+PRINTED_LINES = 30
 _PRELOAD_PREFIXES = ("torch", "mlacademy")
 
 
@@ -78,7 +80,7 @@ def judge(
             reply = (worker or shared()).run(job)
             with _own_randomness():
                 outcomes = _outcomes(exercise, prepared, reply, answer)
-                return _conclude(exercise, outcomes, reply, begin)
+                return _conclude(exercise, outcomes, reply, begin, more="hidden" not in streams)
     state = "unanswered" if early.kind == "unanswered" else "failed"
     return _verdict(exercise, state, early.sentence, failure=early, begin=begin)
 
@@ -162,6 +164,7 @@ def _job(exercise: Exercise, answer: Any, prepared: list[_Prepared]) -> Job | Fa
         writes=[exercise.parameters.index(name) for name in exercise.writes],
         forbids=list(exercise.forbids),
         preload=preload,
+        path=[] if isinstance(answer, Source) else [os.path.abspath(folder) for folder in sys.path],
         call_seconds=exercise.seconds,
         total_seconds=4 * exercise.seconds,
     )
@@ -210,18 +213,17 @@ def _keys(exercise: Exercise, expected: dict[Any, Any], got: Any) -> list[Outcom
     outcomes = []
     for key, value in expected.items():
         case = Case(label=str(key), part=str(key) if exercise.parts else None)
-        failure: Failure | None
-        if got is Ellipsis or (isinstance(got, dict) and got.get(key) is Ellipsis):
-            failure = failures.unanswered(exercise, f" for {key!r}" if isinstance(got, dict) else "")
-        elif not isinstance(got, dict) or key not in got:
-            failure = failures.of_difference(
-                exercise, Difference(exercise.entry, "key", f"the key {key!r}", "has no such key")
-            )
-            if not isinstance(got, dict):
-                failure = failures.not_a_dict(exercise, got, list(expected))
+        name = f"{exercise.entry}[{key!r}]"
+        failure: Failure | None = None
+        if not isinstance(got, dict):
+            failure = failures.unanswered(exercise) if got is Ellipsis else failures.not_a_dict(exercise, got, expected)
+        elif key not in got:
+            failure = Failure("key", f"{exercise.entry} has no key {key!r}.")
+        elif got[key] is Ellipsis:
+            failure = Failure("unanswered", f"{name} is not answered yet.")
         else:
             found = _difference(exercise, case, value, got[key])
-            failure = failures.of_difference(exercise, found) if found else None
+            failure = failures.of_difference(exercise, replace(found, output=name)) if found else None
         outcomes.append(Outcome(case, False, value, got.get(key) if isinstance(got, dict) else got, failure))
     return outcomes
 
@@ -244,7 +246,9 @@ def _difference(exercise: Exercise, case: Case, expected: Any, got: Any) -> Diff
             return how(case, expected, _friendly(got, expected))
         except Exception as error:  # an own comparison may meet any shape; it must not take the notebook down
             return Difference(names[0], "type", "a result of the stated form", f"cannot be compared ({error})")
-    if len(names) == 1 or exercise.kind == "value":
+    if exercise.kind == "value":
+        names = (exercise.entry,)
+    if len(names) == 1:
         axes = case.axes[0] if case.axes else ()
         magnitude = case.magnitude[0] if case.magnitude else None
         return (how if isinstance(how, Compare) else how[0])(names[0], expected, got, axes, magnitude)
@@ -284,7 +288,7 @@ def _friendly(got: Any, expected: Any) -> Any:
     return got
 
 
-def _conclude(exercise: Exercise, outcomes: list[Outcome], reply: Reply, begin: float) -> Verdict:
+def _conclude(exercise: Exercise, outcomes: list[Outcome], reply: Reply, begin: float, *, more: bool) -> Verdict:
     parts: dict[str, bool] = dict.fromkeys(exercise.parts or {}, True)
     for outcome in outcomes:
         if outcome.case.part is not None and outcome.failure is not None:
@@ -295,24 +299,21 @@ def _conclude(exercise: Exercise, outcomes: list[Outcome], reply: Reply, begin: 
     else:
         points = 0 if wrong else exercise.points
     if not wrong:
-        count = len(outcomes)
-        return _verdict(
-            exercise,
-            "passed",
-            f"Right on {count} case{'s' if count > 1 else ''}.",
-            points=points,
-            parts=parts,
-            reply=reply,
-            begin=begin,
-        )
+        count = f"{len(outcomes)} case{'s' if len(outcomes) > 1 else ''}"
+        later = "; the hidden test tries others" if more and exercise.kind == "function" else ""
+        summary = f"Right on {count}{later}." if exercise.kind == "function" else "Right."
+        return _verdict(exercise, "passed", summary, points=points, parts=parts, reply=reply, begin=begin)
     first = wrong[0]
     assert first.failure is not None
     known = _recognise(exercise, wrong) if first.failure.comparable else None
     state = "unanswered" if first.failure.kind == "unanswered" else "failed"
+    summary = first.failure.sentence
+    if exercise.kind == "value" and len(outcomes) > 1 and state == "failed":
+        summary += f" {len(outcomes) - len(wrong)} of {len(outcomes)} are right."
     return _verdict(
         exercise,
         state,
-        first.failure.sentence,
+        summary,
         failure=first.failure,
         known=known,
         outcome=first,
@@ -360,7 +361,7 @@ def _verdict(
     parts: dict[str, bool] | None = None,
     reply: Reply | None = None,
 ) -> Verdict:
-    visible = outcome is not None and not outcome.hidden and exercise.kind == "function"
+    visible = outcome is not None and not outcome.hidden and exercise.kind == "function" and state == "failed"
     hints: tuple[str, ...] = ()
     if state == "failed":
         hints = known.hints if known else (failure.hints if failure and failure.hints else exercise.hints)
@@ -376,10 +377,20 @@ def _verdict(
         hints=hints,
         hint=hints[0] if hints else "",
         lines=failure.lines if failure else (),
-        printed=(reply.printed + ("\n[cut: too much output]" if reply.cut else "")) if reply else "",
+        printed=_printed(reply) if reply else "",
         points=points,
         max_points=exercise.points,
         parts=parts or {},
         seconds=time.perf_counter() - begin,
         comparable=bool(failure and failure.comparable),
     )
+
+
+def _printed(reply: Reply) -> str:
+    """What the answer printed, as far as a reader wants it under a verdict."""
+    lines = reply.printed.replace("<dynamic-code>", "your code").splitlines()
+    left_out = len(lines) - PRINTED_LINES
+    if left_out > 0 or reply.cut:
+        more = f"{left_out} more lines" if left_out > 0 and not reply.cut else "much more"
+        lines = [*lines[:PRINTED_LINES], f"… and {more}"]
+    return "\n".join(lines)

@@ -37,6 +37,7 @@ class Job:
     writes: list[int] = field(default_factory=list)
     forbids: list[str] = field(default_factory=list)
     preload: list[str] = field(default_factory=list)
+    path: list[str] = field(default_factory=list)
     memory: int = confine.MEMORY
     load_seconds: float = LOAD_SECONDS
     call_seconds: float = 5.0
@@ -142,8 +143,10 @@ class Worker:
         """One framed reply; ``(b"T", b"")`` when it is too late and ``(b"", b"")`` when the process is gone."""
         assert process.stdout is not None
         source, data, need = process.stdout.fileno(), bytearray(), _LENGTH.size
+        poll = select.poll()
+        poll.register(source, select.POLLIN)
         while len(data) < need:
-            if not select.select([source], [], [], max(0.0, until - time.monotonic()))[0]:
+            if not poll.poll(1000 * max(0.0, until - time.monotonic())):
                 return b"T", b""
             part = os.read(source, need - len(data))
             if not part:

@@ -46,7 +46,7 @@ def command(
 ) -> list[str]:
     """``argv`` in bubblewrap: its own processes, network and /tmp; the system, Python and this package read-only.
 
-    ``read`` and ``write`` are further paths to show. ``hide`` is a package that appears empty (py.typed is an empty file).
+    ``read`` and ``write`` are further paths to show. ``hide`` is a package that appears empty.
     """
     package = Path(mlacademy.__file__).resolve().parent
     visible = dict.fromkeys([Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), package, *read])
@@ -61,7 +61,7 @@ def command(
             wall += ["--ro-bind", str(path), str(path)]
     for path in write:
         wall += ["--bind", str(path), str(path)]
-    if hide is not None:
+    if hide is not None:  # py.typed is an empty file
         wall += ["--tmpfs", str(hide), "--ro-bind", str(package / "py.typed"), str(hide / "__init__.py")]
     environment = {
         "PATH": f"{sys.prefix}/bin:/usr/bin",

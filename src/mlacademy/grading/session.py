@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import sys
+import warnings
 from typing import Any
 
 from mlacademy.grading import board, failures, judges
@@ -65,8 +67,6 @@ class Hint:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        import html
-
         head, *rest = str(self).split("\n")
         body = "".join(f'<div style="margin-top:0.3em">{html.escape(line)}</div>' for line in rest)
         style = "border-left:4px solid var(--jp-info-color1,#0277bd);padding:0.4em 0.8em;max-width:60em;"
@@ -80,9 +80,11 @@ def hidden(name: str) -> int:
     Prints one sentence and returns the points earned, which nbgrader reads as the cell's score. It shows neither
     inputs nor expected values, and never raises because of an answer.
     """
-    exercise = judges.exercise(name)
-    answer = _find(exercise)
-    verdict = _missing(exercise) if answer is _ABSENT else judge(exercise, answer, streams=("visible", "hidden"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nbgrader takes anything on standard error for a failure
+        exercise = judges.exercise(name)
+        answer = _find(exercise)
+        verdict = _missing(exercise) if answer is _ABSENT else judge(exercise, answer, streams=("visible", "hidden"))
     board.record(verdict, handed_in=True)
     print(sentence(verdict))
     return verdict.points

@@ -66,8 +66,8 @@ def judge_notebook(
 def answer_in(notebook: notebooks.Notebook, exercise: Exercise, *, alone: bool = False) -> Source:
     """The answer to an exercise as text: what the code cells define, from the first to the answer's own.
 
-    Bare expressions and the course's own cells are left out, and so are cells that are not Python. With ``alone``, other
-    cells give only their imports. Where the answer's cell is missing, all cells count. Line numbers are kept.
+    Bare expressions and the course's own cells are left out, and so are cells that are not Python. With ``alone``,
+    other cells give only their imports. Where the answer's cell is missing, all cells count. Line numbers are kept.
     """
     names = [_name(cell) for cell in notebook["cells"]]
     own = names.index(f"{exercise.cell}-answer") if f"{exercise.cell}-answer" in names else -1

@@ -6,9 +6,11 @@ a *runner*, which confines itself, loads the answer, calls it on the inputs of e
 line of the answer, so the next job starts clean. The judge, the reference and the expected values live in the process
 that asked, and nothing here knows them.
 
-A job is a dict of plain values: ``answer`` (a pickle, or None), ``cells``, ``own`` and ``entry`` (source text instead of
-a pickle: statements of each cell, which cell holds the answer, its name), ``calls`` (one pickled list of arguments a case, or None when the answer is a value), ``writes`` (positions of
-output buffers), ``forbids``, ``preload``, ``memory``, ``load_seconds``, ``call_seconds``, ``total_seconds``.
+A job is a dict of plain values: ``answer`` (a pickle, or None); ``cells``, ``own`` and ``entry`` (source text instead
+of a pickle: statements of each cell, which cell holds the answer, its name); ``calls`` (one pickled list of arguments
+a case, or None when the answer is a value); ``writes`` (positions of output buffers); ``path`` (folders to import
+from, after the worker's own); ``forbids``, ``preload``, ``memory``, ``load_seconds``, ``call_seconds`` and
+``total_seconds``.
 """
 
 from __future__ import annotations
@@ -115,19 +117,21 @@ def _host(job: dict[str, Any], requests: int, replies: int) -> None:
 
 def _relay(source: int, replies: int, job: dict[str, Any]) -> str:
     """``"closed"``, ``"load timeout"``, ``"call timeout"``, ``"total timeout"`` or ``"flood"``."""
-    begin = time.monotonic()
+    loaded = None
     received = 0
     while True:
-        wait = job["call_seconds"] if received else job["load_seconds"]
-        left = job["load_seconds"] + job["total_seconds"] - (time.monotonic() - begin)
+        wait = left = job["load_seconds"]
+        if loaded is not None:
+            wait, left = job["call_seconds"], job["total_seconds"] - (time.monotonic() - loaded)
         if left <= 0:
             return "total timeout"
         if not select.select([source], [], [], min(wait, left))[0]:
-            return "total timeout" if left < wait else "call timeout" if received else "load timeout"
+            return "load timeout" if loaded is None else "total timeout" if left < wait else "call timeout"
         data = os.read(source, 1 << 18)
         if not data:
             return "closed"
         received += len(data)
+        loaded = loaded or time.monotonic()
         if received > 2 * wire.MAX_BYTES:
             return "flood"
         _reply(replies, b"D", data)
@@ -178,6 +182,7 @@ def _run(job: dict[str, Any], sink: int, page: mmap.mmap) -> None:
     sys.dont_write_bytecode = True
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     np.random.seed(0)
+    sys.path += [folder for folder in job["path"] if folder not in sys.path]
     calls = guard.prepare(job["forbids"])
     confine.confine(job["memory"])
 
