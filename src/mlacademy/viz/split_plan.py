@@ -68,7 +68,7 @@ def splits(
     canvas.text(0, 16, heading, size=14, bold=True)
     canvas.text(0, 35, summary, dim=True)
     hatches = {
-        colour: canvas.hatch(f"overhead{i}", colour=colour, spacing=4, opacity=0.8) for i, colour in enumerate(PALETTE)
+        colour: canvas.hatch(f"overhead{i}", colour=colour, spacing=4, opacity=1.0) for i, colour in enumerate(PALETTE)
     }
     _legend(canvas, s, hatches[BLUE])
     _columns(canvas, s, hatches)
