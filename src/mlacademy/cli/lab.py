@@ -17,7 +17,11 @@ from mlacademy.workspace import Workspace, course_root
 
 START = Path("lessons", "00_machine_and_course.ipynb")
 SETTINGS = Path(__file__).with_name("jupyter")
-"""A Jupyter configuration folder: no news or update pop-ups, light or dark as the system is."""
+"""A Jupyter configuration folder: no news or update pop-ups, light or dark as the system is, and none of the
+instructor's tools (`.venv/bin/jupyter lab` shows them)."""
+
+QUIET = 40
+"""The server's log level: errors and the address, which it logs as critical."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +66,7 @@ def command(workspace: Workspace, page: Path, *, port: int | None, browser: bool
     line = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={workspace.work}", "--ServerApp.ip=127.0.0.1"]
     line += [f"--LabApp.default_url=/lab/tree/{page.as_posix()}", "--LabApp.extension_manager=readonly"]
     line += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"] if port else []
-    line += [] if browser else ["--no-browser"]
+    line += [f"--Application.log_level={QUIET}"] + ([] if browser else ["--no-browser"])
     line += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     return line
 
