@@ -93,6 +93,54 @@ def counts_values(heads, d_nope, d_rope, d_v, d_latent, layers, tokens):
     return mha // 2, bf16 // 2, fp8
 
 
+@wrong("01.1", "latent without its rotary key", says="latent form lacks its rotary key")
+def bare_latent(heads, d_nope, d_rope, d_v, d_latent, layers, tokens):
+    return changed(
+        heads, d_nope, d_rope, d_v, d_latent, layers, tokens, head=heads * (d_nope + d_rope + d_v), latent=2 * d_latent
+    )
+
+
+@wrong("01.1", "a latent for K and one for V", says="One copy serves both")
+def two_latents(heads, d_nope, d_rope, d_v, d_latent, layers, tokens):
+    latent, fp8 = 2 * (2 * d_latent + d_rope), 2 * (d_latent + d_latent // 32) + 2 * d_rope
+    head = heads * (d_nope + d_rope + d_v)
+    return changed(heads, d_nope, d_rope, d_v, d_latent, layers, tokens, head=head, latent=latent, fp8=fp8)
+
+
+@wrong("01.1", "one byte a scale", says="It is a float32, 4 bytes")
+def byte_scales(heads, d_nope, d_rope, d_v, d_latent, layers, tokens):
+    head = heads * (d_nope + d_rope + d_v)
+    fp8 = d_latent + d_latent // 128 + 2 * d_rope
+    return changed(heads, d_nope, d_rope, d_v, d_latent, layers, tokens, head=head, fp8=fp8)
+
+
+@wrong("01.1", "one scale a token", says="The two BF16 forms are right; the FP8 form is not")
+def one_scale(heads, d_nope, d_rope, d_v, d_latent, layers, tokens):
+    head = heads * (d_nope + d_rope + d_v)
+    return changed(heads, d_nope, d_rope, d_v, d_latent, layers, tokens, head=head, fp8=d_latent + 4 + 2 * d_rope)
+
+
+@wrong("01.1", "values as wide as keys", says="The two latent forms are right; the multi-head form is not")
+def wide_values(heads, d_nope, d_rope, d_v, d_latent, layers, tokens):
+    return changed(heads, d_nope, d_rope, d_v, d_latent, layers, tokens, head=2 * heads * (d_nope + d_rope))
+
+
+@wrong("01.1", "one token only", says="bytes of one token")
+def one_token(heads, d_nope, d_rope, d_v, d_latent, layers, tokens):
+    return tiles(heads, d_nope, d_rope, d_v, d_latent, layers, 1)
+
+
+@wrong("01.1", "bits", says="eight times the bytes")
+def bits(*numbers):
+    return tuple(8 * size for size in tiles(*numbers))
+
+
+@wrong("01.1", "FP8 before BF16", says="in another order")
+def other_order(*numbers):
+    mha, bf16, fp8 = tiles(*numbers)
+    return mha, fp8, bf16
+
+
 @wrong("01.1", "floats", says="integer")
 def floats(heads, d_nope, d_rope, d_v, d_latent, layers, tokens):
     return tuple(size * 1.0 for size in tiles(heads, d_nope, d_rope, d_v, d_latent, layers, tokens))
@@ -177,13 +225,53 @@ def rotate_overwrites(x, positions, theta):
     return out
 
 
+@wrong("01.2", "overwrites the second member first", says="The first member of each pair was computed from the second")
+def rotate_overwrites_odd(x, positions, theta):
+    out = x.copy()
+    a = positions[:, None] * theta ** (-np.arange(0, x.shape[1], 2) / x.shape[1])
+    out[:, 1::2] = out[:, ::2] * np.sin(a) + out[:, 1::2] * np.cos(a)
+    out[:, ::2] = out[:, ::2] * np.cos(a) - out[:, 1::2] * np.sin(a)
+    return out
+
+
+@wrong("01.2", "elements for pairs in the exponent", says="i numbers the pairs")
+def rotate_element_numbers(x, positions, theta):
+    return rotate_slices(x, positions, theta**2)
+
+
+@wrong("01.2", "no minus in the exponent", says="with a minus")
+def rotate_growing(x, positions, theta):
+    return rotate_slices(x, positions, 1 / theta)
+
+
+@wrong("01.2", "10,000 written in", says="where the argument theta stands")
+def rotate_fixed_theta(x, positions, theta):
+    return rotate_slices(x, positions, 10_000.0)
+
+
+@wrong("01.2", "first members in front", says="stand in the wrong places")
+def rotate_sorted(x, positions, theta):
+    turned = rotate_slices(x, positions, theta)
+    return np.hstack([turned[:, ::2], turned[:, 1::2]])
+
+
+@wrong("01.2", "a list of lists", says="expected an array of shape [1, 2]")
+def rotate_list(x, positions, theta):
+    return rotate_slices(x, positions, theta).tolist()
+
+
+@wrong("01.2", "float32 at the end", says="Keep float64 throughout")
+def rotate_rounded(x, positions, theta):
+    return rotate_slices(x, positions, theta).astype(np.float32)
+
+
 @wrong("01.2", "in place", says="changed")
 def rotate_in_place(x, positions, theta):
     x[:] = rotate_slices(x, positions, theta)
     return x
 
 
-@wrong("01.2", "half precision of the angle", says="Tolerance")
+@wrong("01.2", "angle in float32", says="computed in float32")
 def rotate_float32(x, positions, theta):
     speeds = (theta ** (-np.arange(0, x.shape[1], 2) / x.shape[1])).astype(np.float32)
     a = positions[:, None].astype(np.float32) * speeds
@@ -243,6 +331,11 @@ def absorb_not_transposed(q_nope, q_rope, k_up):
     if k_up.shape[1] != k_up.shape[2]:
         return absorb_matmul(q_nope, q_rope, k_up)  # where it would not fit, numpy had complained and was obeyed
     return np.hstack([(k_up @ q_nope[:, :, None])[:, :, 0], q_rope])
+
+
+@wrong("01.3", "every head with every matrix", says="h · h products")
+def absorb_broadcast(q_nope, q_rope, k_up):
+    return q_nope @ k_up
 
 
 @wrong("01.3", "the library's absorb", says="write that yourself")
@@ -386,6 +479,110 @@ def step_overflow(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, the
         e = np.exp(scale * (q @ cache.T))
         p = e / e.sum(axis=1, keepdims=True)
     return cache, np.einsum("hc,hvc->hv", p @ cache[:, :d], v_up)
+
+
+def latent_row(new, d_latent, c, position, theta):
+    return np.hstack([c, rotate_slices(new[None, d_latent:], np.array([position]), theta)[0]])
+
+
+@wrong("01.4", "sum of squares", says="RMSNorm takes their mean")
+def step_sum(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale):
+    c = new[: k_up.shape[2]]
+    row = latent_row(new, len(c), c / np.sqrt(c @ c + 1e-6) * kv_norm, position, theta)
+    return altered(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale, row=row)
+
+
+@wrong("01.4", "epsilon outside the root", says="The epsilon stands under the root")
+def step_epsilon(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale):
+    c = new[: k_up.shape[2]]
+    row = latent_row(new, len(c), c / (np.sqrt(np.mean(c * c)) + 1e-6) * kv_norm, position, theta)
+    return altered(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale, row=row)
+
+
+@wrong("01.4", "layer norm", says="only the last row's latent is wrong")
+def step_layer_norm(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale):
+    c = new[: k_up.shape[2]]
+    row = latent_row(new, len(c), (c - c.mean()) / np.sqrt(c.var() + 1e-6) * kv_norm, position, theta)
+    return altered(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale, row=row)
+
+
+@wrong("01.4", "next position", says="only the last row's rotary key is wrong")
+def step_next(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale):
+    row = new_row(new, k_up.shape[2], kv_norm, position + 1, theta)
+    return altered(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale, row=row)
+
+
+@wrong("01.4", "row count for position", says="You turned by the number of cached rows")
+def step_row_count(q_nope, q_rope, new, cache, position, *rest):
+    return decode_step(q_nope, q_rope, new, cache, len(cache), *rest)
+
+
+@wrong("01.4", "queries turned by their head", says="Head h's query was turned by h")
+def step_turned_by_head(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale):
+    turned = rotate_slices(q_rope, np.arange(len(q_rope)), theta)
+    return altered(q_nope, turned, new, cache, position, k_up, v_up, kv_norm, theta, scale, raw_query=True)
+
+
+@wrong("01.4", "scale behind softmax", says="before the exponential")
+def step_late_scale(*inputs):
+    stored, out = altered(*inputs[:-1], 1.0)
+    return stored, inputs[-1] * out
+
+
+@wrong("01.4", "weights not divided", says="the division by their sum is missing")
+def step_undivided(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale):
+    d = k_up.shape[2]
+    cache = np.vstack([cache, new_row(new, d, kv_norm, position, theta)])
+    q = absorb_matmul(q_nope, rotate_slices(q_rope, np.full(len(q_rope), position), theta), k_up)
+    scores = scale * (q @ cache.T)
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return cache, np.einsum("hc,hvc->hv", e @ cache[:, :d], v_up)
+
+
+@wrong("01.4", "one maximum for all heads", says="each head's own largest score")
+def step_one_maximum(q_nope, q_rope, new, cache, position, k_up, v_up, kv_norm, theta, scale):
+    d = k_up.shape[2]
+    cache = np.vstack([cache, new_row(new, d, kv_norm, position, theta)])
+    q = absorb_matmul(q_nope, rotate_slices(q_rope, np.full(len(q_rope), position), theta), k_up)
+    scores = scale * (q @ cache.T)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(scores - scores.max())
+        p = e / e.sum(axis=1, keepdims=True)
+    return cache, np.einsum("hc,hvc->hv", p @ cache[:, :d], v_up)
+
+
+@wrong("01.4", "new row in front", says="stands in front of the cache")
+def step_row_in_front(*inputs):
+    stored, out = decode_step(*inputs)
+    return np.roll(stored, 1, axis=0), out
+
+
+@wrong("01.4", "rotary key in front", says="has its rotary key in front")
+def step_rotary_in_front(*inputs):
+    stored, out = decode_step(*inputs)
+    return np.vstack([stored[:-1], np.roll(stored[-1], inputs[1].shape[1])]), out
+
+
+@wrong("01.4", "cache not extended", says="new_cache is the cache as it came")
+def step_old_cache(*inputs):
+    return inputs[3], decode_step(*inputs)[1]
+
+
+@wrong("01.4", "latents returned", says="Its v_up turns that into d_v values")
+def step_latents(q_nope, q_rope, new, cache, position, k_up, v_up, *rest):
+    identity = np.tile(np.eye(k_up.shape[2]), (len(k_up), 1, 1))
+    return decode_step(q_nope, q_rope, new, cache, position, k_up, identity, *rest)
+
+
+@wrong("01.4", "scores from the latents alone", says="new_cache is right")
+def step_latent_scores(q_nope, q_rope, *rest):
+    stored, _ = decode_step(q_nope, q_rope, *rest)
+    return stored, decode_step(q_nope, np.zeros_like(q_rope), *rest)[1]
+
+
+@wrong("01.4", "lists", says="expected an array of shape [4, 9]")
+def step_lists(*inputs):
+    return tuple(array.tolist() for array in decode_step(*inputs))
 
 
 @wrong("01.4", "only the output", says="one result")

@@ -2,169 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlacademy.grading.compare import Close, Exact
+from mlacademy.grading.compare import Close
 from mlacademy.grading.exercise import Case, Exercise, Misconception
+from mlacademy.grading.judges.mla_sizes import CACHE_BYTES
 from mlacademy.grading.judges.mla_step import DECODE_STEP
 
 Array = NDArray[np.float64]
-
-# ---------------------------------------------------------------------------------------------------------------- 01.1
-
-
-def _cache_bytes(
-    heads: int, d_nope: int, d_rope: int, d_v: int, d_latent: int, layers: int, tokens: int
-) -> tuple[int, int, int]:
-    everywhere = layers * tokens
-    multi_head = 2 * heads * (d_nope + d_rope + d_v)
-    fp8 = d_latent + 4 * (d_latent // 128) + 2 * d_rope
-    return everywhere * multi_head, everywhere * 2 * (d_latent + d_rope), everywhere * fp8
-
-
-def _size_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
-    names = ("heads", "d_nope", "d_rope", "d_v", "d_latent", "layers", "tokens")
-
-    def case(label: str, *numbers: int) -> Case:
-        return Case(inputs=dict(zip(names, numbers, strict=True)), label=label)
-
-    yield case("one token in one layer", 3, 10, 4, 6, 256, 1, 1)
-    yield case("DeepSeek-V3.2, one request of 32,768 tokens", 128, 128, 64, 128, 512, 61, 32_768)
-    for _ in range(4 if hidden else 1):
-        draw = [int(rng.integers(2, 200)), *(int(2 * rng.integers(8, 100)) for _ in range(3))]
-        latent, layers, tokens = int(128 * rng.integers(1, 9)), int(rng.integers(2, 99)), int(rng.integers(2, 9999))
-        yield case("a model whose four widths all differ", *draw, latent, layers, tokens)
-
-
-def _sizes_with(what: str) -> Any:
-    """A wrong count: the same function with one thing forgotten or added."""
-
-    def model(
-        heads: int, d_nope: int, d_rope: int, d_v: int, d_latent: int, layers: int, tokens: int
-    ) -> tuple[int, int, int]:
-        right = _cache_bytes(heads, d_nope, d_rope, d_v, d_latent, layers, tokens)
-        n = layers * tokens
-        scales = 4 * (d_latent // 128)
-        changed = {
-            "no values": (n * 2 * heads * (d_nope + d_rope), right[1], right[2]),
-            "no rotary keys": (n * 2 * heads * (d_nope + d_v), right[1], right[2]),
-            "nope keys alone": (n * 2 * heads * d_nope, right[1], right[2]),
-            "one rotary key": (n * 2 * (heads * (d_nope + d_v) + d_rope), right[1], right[2]),
-            "latent a head": (right[0], heads * right[1], heads * right[2]),
-            "no scales": (right[0], right[1], right[2] - n * scales),
-            "rotary in FP8": (right[0], right[1], right[2] - n * d_rope),
-            "scales of 64": (right[0], right[1], right[2] + n * scales),
-            "one layer": tuple(x // layers for x in right),
-            "values, not bytes": (right[0] // 2, right[1] // 2, right[2]),
-        }
-        a, b, c = changed[what]
-        return a, b, c
-
-    return model
-
-
-_HEAD_HINTS = (
-    "Write down what one head stores of one token in one layer before you multiply by anything.",
-    "One head keeps its key and its value. The key has two parts, d_nope and d_rope, and in ordinary multi-head "
-    "attention each head stores both parts of its own.",
-    "multi_head = layers · tokens · heads · (d_nope + d_rope + d_v) · 2 bytes.",
-)
-_FP8_HINTS = (
-    "Of the FP8 form only the latent is in FP8. List the three parts of a token with the bytes of each.",
-    "d_latent bytes of latent, then one float32 scale (4 bytes) for every 128 latent values, then the rotary key in "
-    "BF16 (2 bytes a value). For DeepSeek-V3.2: 512 + 16 + 128 = 656.",
-    "latent_fp8 = layers · tokens · (d_latent + 4 · (d_latent // 128) + 2 · d_rope).",
-)
-
-CACHE_BYTES = Exercise(
-    id="01.1",
-    title="What a token costs",
-    entry="cache_bytes",
-    points=2,
-    lines=6,
-    parameters=("heads", "d_nope", "d_rope", "d_v", "d_latent", "layers", "tokens"),
-    outputs=("multi_head", "latent_bf16", "latent_fp8"),
-    cases=_size_cases,
-    reference=_cache_bytes,
-    compare=Exact(),
-    show=dict.fromkeys(("multi_head", "latent_bf16", "latent_fp8"), "{:,} bytes".format),
-    misconceptions=(
-        Misconception(
-            "no values",
-            "You counted the keys of all heads, but not their values.",
-            _HEAD_HINTS,
-            _sizes_with("no values"),
-        ),
-        Misconception(
-            "nope keys alone",
-            "You counted the keys without their rotary part, and no values: for DeepSeek-V3.2 that is 16,384 values a "
-            "token, the number behind the published 28 times. Nobody could attend with that cache.",
-            _HEAD_HINTS,
-            _sizes_with("nope keys alone"),
-        ),
-        Misconception(
-            "no rotary keys",
-            "The multi-head keys lack their rotary part: a head's key has d_nope + d_rope values.",
-            _HEAD_HINTS,
-            _sizes_with("no rotary keys"),
-        ),
-        Misconception(
-            "one rotary key",
-            "You counted one rotary key for all heads. That is MLA's trick; in the multi-head cache each head stores "
-            "its whole key.",
-            _HEAD_HINTS,
-            _sizes_with("one rotary key"),
-        ),
-        Misconception(
-            "latent a head",
-            "You multiplied the latent by the number of heads. There is one latent and one rotary key a token: all "
-            "heads read the same.",
-            (
-                "How many latents does a token leave in one layer?",
-                "One. The heads differ in their queries and in their up-projections, which are weights, not cache.",
-                "latent_bf16 = layers · tokens · (d_latent + d_rope) · 2.",
-            ),
-            _sizes_with("latent a head"),
-        ),
-        Misconception(
-            "no scales", "The FP8 form lacks its scales: 4 bytes for every 128 latent values.", _FP8_HINTS,
-            _sizes_with("no scales"),
-        ),
-        Misconception(
-            "rotary in FP8", "You stored the rotary key in FP8 as well; it stays in BF16, 2 bytes a value.", _FP8_HINTS,
-            _sizes_with("rotary in FP8"),
-        ),
-        Misconception(
-            "scales of 64", "You counted a scale for every 64 values; here one scale serves 128.", _FP8_HINTS,
-            _sizes_with("scales of 64"),
-        ),
-        Misconception(
-            "one layer",
-            "These are the bytes of one layer: every layer has a cache of its own.",
-            ("Which of the seven arguments have you not used?", "The cache exists once in each layer.",
-             "Multiply all three results by layers · tokens."),
-            _sizes_with("one layer"),
-        ),
-        Misconception(
-            "values, not bytes",
-            "You counted values, not bytes, in the BF16 forms: a BF16 value takes 2 bytes.",
-            ("Which unit does the statement ask for?", "BF16 has 16 bits.", "Multiply the first two results by 2."),
-            _sizes_with("values, not bytes"),
-        ),
-    ),
-    hints=(
-        "Take one token in one layer first, and write three short sums: multi-head, latent in BF16, latent in FP8.",
-        "Multi-head: each head keeps a key of d_nope + d_rope values and a value of d_v. Latent: d_latent + d_rope "
-        "values, once for all heads.",
-        "Per token and layer: 2·heads·(d_nope + d_rope + d_v); 2·(d_latent + d_rope); "
-        "d_latent + 4·(d_latent // 128) + 2·d_rope. Then times layers · tokens.",
-    ),
-    forbids=("mlacademy.mla",),
-)  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------------------- 01.2
 
@@ -203,15 +52,57 @@ def _half(x: Array, positions: NDArray[np.int64], theta: float) -> Array:
     return out
 
 
-def _overwritten(x: Array, positions: NDArray[np.int64], theta: float) -> Array:
-    d = x.shape[1]
-    angles = np.outer(positions, theta ** (-np.arange(0, d, 2) / d))
-    out = x.copy()
-    out[:, 0::2] = out[:, 0::2] * np.cos(angles) - out[:, 1::2] * np.sin(angles)
-    out[:, 1::2] = out[:, 0::2] * np.sin(angles) + out[:, 1::2] * np.cos(angles)
-    return out
+def _sorted(x: Array) -> Array:
+    return np.concatenate([x[:, 0::2], x[:, 1::2]], axis=1)
 
 
+def _overwriting(member: str) -> Callable[[Array, NDArray[np.int64], float], Array]:
+    def model(x: Array, positions: NDArray[np.int64], theta: float) -> Array:
+        d = x.shape[1]
+        angles = np.outer(positions, theta ** (-np.arange(0, d, 2) / d))
+        cos, sin = np.cos(angles), np.sin(angles)
+        out = x.copy()
+        even, odd = out[:, 0::2], out[:, 1::2]
+        if member == "first":
+            even[:] = even * cos - odd * sin
+            odd[:] = even * sin + odd * cos
+        else:
+            odd[:] = even * sin + odd * cos
+            even[:] = even * cos - odd * sin
+        return out
+
+    return model
+
+
+def _nearly(case: Case, expected: Array, got: Any) -> bool:
+    """Whether float32 somewhere on the way explains the difference: 2^-24 of the angle, position at most some tens."""
+    if not isinstance(got, np.ndarray) or got.shape != expected.shape:
+        return False
+    return bool(np.allclose(got, expected, rtol=0, atol=1e-5 * np.abs(expected).max(initial=1)))
+
+
+_SPEEDS: tuple[tuple[str, str, Callable[..., Array]], ...] = (
+    (
+        "exponent",
+        "you used theta^(-i/d), the exponent is -2i/d",
+        lambda x, positions, theta: turn(x, positions, theta**0.5),
+    ),
+    (
+        "element number",
+        "i numbers the pairs (0, 1, 2, …), you took the elements (0, 2, 4, …) and doubled them again",
+        lambda x, positions, theta: turn(x, positions, theta**2),
+    ),
+    (
+        "growing",
+        "yours grow with the pair's number. The exponent is -2i/d, with a minus",
+        lambda x, positions, theta: turn(x, positions, 1 / theta),
+    ),
+)
+_SPEED_HINTS = (
+    "What depends on the pair's number?",
+    "The frequency. Over all pairs it falls from 1 to nearly 1/theta, so the exponent runs to almost -1.",
+    "frequency of pair i: theta ** (-2 * i / d), i from 0 to d/2 − 1.",
+)
 _ROPE_HINTS = (
     "Take one token and its first pair (x[0], x[1]). Which two numbers come out for an angle a?",
     "Pair i is (x[2i], x[2i+1]); its angle is position · theta^(-2i/d). The turned pair is (x0·cos a − x1·sin a, "
@@ -253,15 +144,30 @@ ROTATE = Exercise(
             ),
             lambda x, positions, theta: turn(x, -positions, theta),
         ),
+        *(
+            Misconception(key, f"Pair 0 is right, the speeds of the others are not: {what}.", _SPEED_HINTS, model)
+            for key, what, model in _SPEEDS
+        ),
         Misconception(
-            "exponent",
-            "The speeds of the pairs are wrong from pair 1 on: you used theta^(-i/d), the exponent is -2i/d.",
+            "fixed theta",
+            "You used 10,000 where the argument theta stands; this case has another one.",
             (
-                "Pair 0 is right, later pairs are not. What depends on the pair's number?",
-                "The frequency. Over all pairs it falls from 1 to nearly 1/theta, so the exponent runs to almost -1.",
-                "frequency of pair i: theta ** (-2 * i / d), i from 0 to d/2 − 1.",
+                "Which of the three arguments does your function not read?",
+                "theta is a property of the model; some models use 500,000.",
+                "frequency of pair i: theta ** (-2 * i / d).",
             ),
-            lambda x, positions, theta: turn(x, positions, theta**0.5),
+            lambda x, positions, theta: turn(x, positions, 10_000.0),
+        ),
+        Misconception(
+            "sorted",
+            "The numbers are right and stand in the wrong places: first members in front, second members behind. A "
+            "pair must come out where it went in, at 2i and 2i + 1.",
+            (
+                "Where does the second member of pair 0 belong in the result?",
+                "Putting the two halves one behind the other changes the order of the elements.",
+                "out[:, 0::2] = first; out[:, 1::2] = second.",
+            ),
+            lambda x, positions, theta: _sorted(turn(x, positions, theta)),
         ),
         Misconception(
             "row number",
@@ -279,16 +185,29 @@ ROTATE = Exercise(
             _ROPE_HINTS,
             lambda x, positions, theta: turn(x, positions, 1.0),
         ),
+        *(
+            Misconception(
+                f"{member} overwritten",
+                f"The {other} member of each pair was computed from the {member} one after that had been overwritten.",
+                (
+                    "Both results need both old values. Which of them is gone when you need it?",
+                    "After an assignment to a slice of out, its old elements no longer exist. Another name for the "
+                    "slice does not help: it is a view.",
+                    "even, odd = x[:, 0::2], x[:, 1::2] from the input, results into np.empty_like(x).",
+                ),
+                _overwriting(member),
+            )
+            for member, other in (("first", "second"), ("second", "first"))
+        ),
         Misconception(
-            "overwritten",
-            "The second member of each pair was computed from the first one after that had been overwritten.",
+            "single precision",
+            "Right to some six digits only: something was computed in float32. Keep float64 throughout.",
             (
-                "Both results need both old values. Which of them is gone when you need it?",
-                "After out[:, 0::2] = … the old even elements no longer exist in out. Keep them under a name of their "
-                "own (a slice is only a view).",
-                "even, odd = x[:, 0::2], x[:, 1::2] from the input, results into np.empty_like(x).",
+                "Look for float32 or .astype in your lines, and for arrays that you made yourself.",
+                "np.empty_like(x), np.arange and np.cos keep float64 when they start from float64 or int64.",
+                "Leave the dtypes alone: x is float64, and int64 · float64 is float64.",
             ),
-            _overwritten,
+            when=_nearly,
         ),
     ),
     hints=_ROPE_HINTS,
@@ -392,6 +311,17 @@ ABSORB = Exercise(
                 "np.concatenate([absorbed, q_rope], axis=-1).",
             ),
             when=lambda case, expected, got: got.shape == (expected.shape[0], case.inputs["k_up"].shape[2]),
+        ),
+        Misconception(
+            "every head with every matrix",
+            "q_nope @ k_up multiplies the queries of all heads by the matrix of each head: h · h products, where h are "
+            "wanted.",
+            (
+                "How does @ treat an array of two axes beside one of three?",
+                "It broadcasts q_nope over the first axis of k_up. Head h must meet matrix h only.",
+                'np.einsum("hd,hdc->hc", q_nope, k_up), or (q_nope[:, None] @ k_up)[:, 0].',
+            ),
+            when=lambda case, expected, got: got.ndim == 3 and got.shape[0] == got.shape[1] == len(expected),
         ),
     ),
     hints=_ABSORB_HINTS,

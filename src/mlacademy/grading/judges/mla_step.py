@@ -45,8 +45,15 @@ def step(
         latent = raw / np.sqrt(np.mean(raw**2) + EPS)
     if mistake == "normalised together":
         latent = raw / np.sqrt(np.mean(new**2) + EPS) * kv_norm
+    if mistake == "sum of squares":
+        latent = raw / np.sqrt(np.sum(raw**2) + EPS) * kv_norm
+    if mistake == "epsilon outside":
+        latent = raw / (np.sqrt(np.mean(raw**2)) + EPS) * kv_norm
     if mistake == "key not turned":
         turned = new[width:]
+    if mistake == "row count":
+        position = len(cache)
+        turned = _turn(new[width:], position, theta)
     longer = np.concatenate([cache, np.concatenate([latent, turned])[None]])
     seen = cache if mistake == "not itself" else longer
     if mistake == "turned again":
@@ -57,16 +64,26 @@ def step(
     if mistake == "no scale":
         scale = 1.0
     q_turned = q_rope if mistake == "query not turned" else _turn(q_rope, position, theta)
+    if mistake == "turned by the head":
+        q_turned = np.array([_turn(q, h, theta) for h, q in enumerate(q_rope)])
     scores = np.array([seen @ np.concatenate([q_nope[h] @ k_up[h], q_turned[h]]) for h in range(len(q_nope))]) * scale
+    if mistake == "scale behind softmax":
+        scores /= scale
     axis = 0 if mistake == "softmax over heads" else 1
-    p = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    p /= p.sum(axis=axis, keepdims=True)
+    with np.errstate(invalid="ignore"):  # only one maximum for all heads makes 0 / 0
+        p = np.exp(scores - scores.max(axis=None if mistake == "one maximum" else axis, keepdims=True))
+        if mistake != "no division":
+            p = p / p.sum(axis=axis, keepdims=True)
+    if mistake == "scale behind softmax":
+        p = p * scale
     values = seen[:, -width:] if mistake == "value from the end" else seen[:, :width]
     return longer, np.array([v_up[h] @ (p[h] @ values) for h in range(len(q_nope))])
 
 
 def _cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
-    def case(label: str, h: int, tokens: int, widths: tuple[int, int, int, int], size: float = 1.0) -> Case:
+    def case(
+        label: str, h: int, tokens: int, widths: tuple[int, int, int, int], size: float = 1.0, gap: int = 0
+    ) -> Case:
         d_nope, d_rope, d_latent, d_v = widths
 
         def normal(shape: int | tuple[int, ...]) -> Array:
@@ -77,7 +94,7 @@ def _cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
             "q_rope": size * normal((h, d_rope)),
             "new": 2.5 * normal(d_latent + d_rope),
             "cache": normal((tokens, d_latent + d_rope)),
-            "position": tokens,
+            "position": tokens + gap,
             "k_up": normal((h, d_nope, d_latent)) / d_latent**0.5,
             "v_up": normal((h, d_v, d_latent)) / d_latent**0.5,
             "kv_norm": rng.integers(5, 16, d_latent) / 10,
@@ -87,7 +104,7 @@ def _cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         return Case(inputs=inputs, label=label, axes=(("token", "element"), ("head", "element")))
 
     yield case("two heads, three cached tokens", 2, 3, (3, 4, 5, 2))
-    yield case("more heads than tokens", 5, 2, (4, 2, 6, 3))
+    yield case("more heads than tokens, some of them left out", 5, 2, (4, 2, 6, 3), gap=11)
     yield case("the first token: an empty cache", 2, 0, (3, 2, 4, 5))
     yield case("large scores", 3, 4, (4, 2, 5, 3), size=2000.0)
     if hidden:
@@ -107,6 +124,52 @@ def _overflowed(case: Case, expected: Any, got: Any) -> bool:
     return case.label == "large scores" and bool(np.isnan(out).any())
 
 
+def _same(one: Any, other: Any) -> bool:
+    """Equal arrays; False for anything that is no array, since then the form is what is wrong."""
+    arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape == other.shape
+    return arrays and bool(np.allclose(one, other, rtol=1e-9, atol=1e-9))
+
+
+def _row_wrong_in(part: str) -> Callable[[Case, Any, Any], bool]:
+    """Whether the new row alone is wrong, in its latent or in its rotary key."""
+
+    def when(case: Case, expected: Any, got: Any) -> bool:
+        width = case.inputs["k_up"].shape[2]
+        right, mine = expected[0], got[0]
+        latent, rotary = _same(mine[-1, :width], right[-1, :width]), _same(mine[-1, width:], right[-1, width:])
+        wanted = rotary and not latent if part == "latent" else latent and not rotary
+        return mine.shape == right.shape and _same(mine[:-1], right[:-1]) and wanted
+
+    return when
+
+
+def _row_first(case: Case, expected: Any, got: Any) -> bool:
+    return _same(got[0], np.concatenate([expected[0][-1:], expected[0][:-1]]))
+
+
+def _row_exchanged(case: Case, expected: Any, got: Any) -> bool:
+    rope = case.inputs["q_rope"].shape[1]
+    return _same(got[0][-1], np.roll(expected[0][-1], rope))
+
+
+def _cache_returned_as_it_came(case: Case, expected: Any, got: Any) -> bool:
+    return _same(got[0], case.inputs["cache"])
+
+
+def _mixed_latents(case: Case, expected: Any, got: Any) -> bool:
+    heads, _, width = case.inputs["k_up"].shape
+    return _same(got[0], expected[0]) and np.shape(got[1]) == (heads, width) != np.shape(expected[1])
+
+
+def _only_out_wrong(case: Case, expected: Any, got: Any) -> bool:
+    return _same(got[0], expected[0])
+
+
+_ROW_HINTS = (
+    "What does the next token expect to find, and where?",
+    "The cache grows by one row at its end: the normalised latent, then the turned rotary key.",
+    "new_cache = np.concatenate([cache, np.concatenate([latent, rotary_key])[None]]).",
+)
 _NORM_HINTS = (
     "Look at the last row of the cache, before attention: is it what the model stores?",
     "Only the d_latent latent values are normalised, over those values alone: c / sqrt(mean(c²) + 1e-6), times "
@@ -163,6 +226,18 @@ DECODE_STEP = Exercise(
             _with("normalised together"),
         ),
         Misconception(
+            "sum of squares",
+            "You divided by the root of the sum of the squares. RMSNorm takes their mean.",
+            _NORM_HINTS,
+            _with("sum of squares"),
+        ),
+        Misconception(
+            "epsilon outside",
+            "The epsilon stands under the root, beside the mean of the squares; you added it to the root.",
+            _NORM_HINTS,
+            _with("epsilon outside"),
+        ),
+        Misconception(
             "not itself",
             "The new token did not attend to itself: it must see the cache with its own row appended.",
             (
@@ -182,6 +257,23 @@ DECODE_STEP = Exercise(
             "query not turned", "The queries' rotary part was not turned.", _TURN_HINTS, _with("query not turned")
         ),
         Misconception(
+            "row count",
+            "You turned by the number of cached rows. The position is an argument of its own: the cache may hold a "
+            "selection of the earlier tokens.",
+            _TURN_HINTS,
+            _with("row count"),
+        ),
+        Misconception(
+            "turned by the head",
+            "Head h's query was turned by h. All heads belong to the same token: each turns by position.",
+            (
+                "Your rotate takes one position for each row. What are the rows of q_rope?",
+                "The rows are heads, and all heads of a token stand at the same position.",
+                "rotate(q_rope, np.full(len(q_rope), position), theta).",
+            ),
+            _with("turned by the head"),
+        ),
+        Misconception(
             "turned again",
             "The cached rotary keys were turned a second time. They were turned by their own positions when stored.",
             _TURN_HINTS,
@@ -194,6 +286,33 @@ DECODE_STEP = Exercise(
             _with("width of the cache"),
         ),
         Misconception("no scale", "The scores were not multiplied by scale.", _SCALE_HINTS, _with("no scale")),
+        Misconception(
+            "scale behind softmax",
+            "The weights were multiplied by scale; it belongs to the scores, before the exponential.",
+            _SCALE_HINTS,
+            _with("scale behind softmax"),
+        ),
+        Misconception(
+            "no division",
+            "The weights of a head do not add up to 1: the division by their sum is missing.",
+            (
+                "Add up the weights of one head.",
+                "Softmax is exp(score) divided by the sum of all exp(score) of the same head.",
+                "p = p / p.sum(axis=1, keepdims=True).",
+            ),
+            _with("no division"),
+        ),
+        Misconception(
+            "one maximum",
+            "You subtracted the largest score of all heads. A head whose scores lie far below it gets exp = 0 for "
+            "every token, and 0 / 0 is NaN. Subtract each head's own largest score.",
+            (
+                "Take two heads with scores around 0 and around 5,000. What is left of the first one?",
+                "The number that is subtracted may differ from head to head: each head is divided by its own sum.",
+                "p = np.exp(scores - scores.max(axis=1, keepdims=True)).",
+            ),
+            _with("one maximum"),
+        ),
         Misconception(
             "softmax over heads",
             "Softmax ran over the heads. The weights of one head over all tokens must add up to 1.",
@@ -219,6 +338,54 @@ DECODE_STEP = Exercise(
                 "p = np.exp(scores - scores.max(axis=1, keepdims=True)).",
             ),
             when=_overflowed,
+        ),
+        Misconception(
+            "row first",
+            "The new row stands in front of the cache. It is appended: the last row.",
+            _ROW_HINTS,
+            when=_row_first,
+        ),
+        Misconception(
+            "row exchanged",
+            "The new row has its rotary key in front. A cached row is the latent first, then the rotary key.",
+            _ROW_HINTS,
+            when=_row_exchanged,
+        ),
+        Misconception(
+            "not appended",
+            "new_cache is the cache as it came. The first result is the cache with the new row.",
+            _ROW_HINTS,
+            when=_cache_returned_as_it_came,
+        ),
+        Misconception(
+            "not up-projected",
+            "Your output is a mixed latent for each head. Its v_up turns that into d_v values.",
+            _VALUE_HINTS,
+            when=_mixed_latents,
+        ),
+        Misconception(
+            "latent of the row",
+            "Of the new cache only the last row's latent is wrong. Look at its normalisation.",
+            _NORM_HINTS,
+            when=_row_wrong_in("latent"),
+        ),
+        Misconception(
+            "rotary key of the row",
+            "Of the new cache only the last row's rotary key is wrong. It is turned by position, all of it, once.",
+            _TURN_HINTS,
+            when=_row_wrong_in("rotary"),
+        ),
+        Misconception(
+            "only the output",
+            "new_cache is right, so normalising, turning and appending work; out is not.",
+            (
+                "Check in order: the queries' width and turn, the scores, the weights' sums, the mixed latents.",
+                "Query of head h: q_nope[h] @ k_up[h], then q_rope[h] turned by position. Scores: query · row · scale. "
+                "Each head's weights add up to 1. Values: the first d_latent elements of the rows.",
+                "p = softmax(q @ new_cache.T * scale) over the tokens; mixed = p @ new_cache[:, :d_latent]; out[h] = "
+                "v_up[h] @ mixed[h].",
+            ),
+            when=_only_out_wrong,
         ),
     ),
     hints=(
