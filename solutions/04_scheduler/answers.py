@@ -57,6 +57,17 @@ def count_rounded_up(sms, s_q, h_q, kernel):
     return math.ceil(sms / (s_q * per_token))
 
 
+@wrong("04.1", "to the nearest", says="or to the nearest")
+def count_to_the_nearest(sms, s_q, h_q, kernel):
+    per_token = h_q // 64 if kernel == "sm90_sparse" else 2 if kernel == "sm100_head128" else 1
+    return max(round(sms / s_q / per_token), 1)
+
+
+@wrong("04.1", "always a pair on SM90", says="only with 128 heads")
+def count_pairs(sms, s_q, h_q, kernel):
+    return max(sms // s_q // (2 if kernel in ("sm90_sparse", "sm100_head128") else 1), 1)
+
+
 @wrong("04.1", "true division", says="is the float")
 def count_with_fractions(sms, s_q, h_q, kernel):
     per_token = h_q / 64 if kernel == "sm90_sparse" else 2 if kernel == "sm100_head128" else 1
@@ -119,6 +130,35 @@ def price_blocks_only(lengths, parts, overhead):
 def price_rounded_down(lengths, parts, overhead):
     blocks = [max(math.ceil(length / 64), 1) for length in lengths]
     return blocks, sum(n + overhead for n in blocks) // parts + overhead
+
+
+@wrong("04.2", "overhead inside the division", says="You divided the last overhead among the partitions")
+def price_overhead_inside(lengths, parts, overhead):
+    blocks = [max(math.ceil(length / 64), 1) for length in lengths]
+    return blocks, math.ceil((sum(n + overhead for n in blocks) + overhead) / parts)
+
+
+@wrong("04.2", "tokens pooled", says="A block never holds tokens of two requests")
+def price_pooled(lengths, parts, overhead):
+    blocks = [max(math.ceil(length / 64), 1) for length in lengths]
+    return blocks, math.ceil((math.ceil(sum(lengths) / 64) + overhead * len(blocks)) / parts) + overhead
+
+
+@wrong("04.2", "5 written in", says="where the argument overhead stands")
+def price_with_five(lengths, parts, overhead):
+    return blocks_and_payload(lengths, parts, 5)
+
+
+@wrong("04.2", "floor plus one for the share", says="your share is one too large")
+def price_next_share(lengths, parts, overhead):
+    blocks = [max(math.ceil(length / 64), 1) for length in lengths]
+    return blocks, sum(n + overhead for n in blocks) // parts + 1 + overhead
+
+
+@wrong("04.2", "a generator for the blocks", says="is a generator")
+def price_lazily(lengths, parts, overhead):
+    blocks, payload = blocks_and_payload(lengths, parts, overhead)
+    return (n for n in blocks), payload
 
 
 @wrong("04.2", "forgets the blocks", says="expected 2: num_blocks, payload")
@@ -215,6 +255,15 @@ wrong("04.3", "idle partitions listed", says="row 4 should not be there")(
 wrong("04.3", "records as tuples of three", says="expected 5 numbers [begin_req, end_req")(
     walk_with(lambda records, splits: ([record[:3] for record in records], splits))
 )
+wrong("04.3", "blocks taken as the end", says="end_block is a place in the request")(
+    walk_with(lambda records, splits: ([[a, b, c, d - c if a == b else d, e] for a, b, c, d, e in records], splits))
+)
+wrong("04.3", "pieces numbered from 1", says="Pieces are numbered from 0")(
+    walk_with(lambda records, splits: ([[*record[:4], record[4] + 1] for record in records], splits))
+)
+wrong("04.3", "cuts instead of pieces", says="adds up pieces, not cuts")(
+    walk_with(lambda records, splits: (records, [n - r for r, n in enumerate(splits)]))
+)
 wrong("04.3", "floats", says="partition 0: end_block is 1.0, expected an integer")(
     walk_with(lambda records, splits: ([[a, b, c, float(d), e] for a, b, c, d, e in records], splits))
 )
@@ -261,6 +310,73 @@ def walk_free_continuation(num_blocks, overhead, payload):
         end = (request, done) if done else (request - 1, num_blocks[request - 1])
         records.append([begin[0], end[0], begin[1], end[1], begin[2]])
     return records, splits
+
+
+@wrong("04.3", "one overhead a partition", says="You charge the overhead once for each partition")
+def walk_one_overhead(num_blocks, overhead, payload):
+    records, splits, room, piece = [], [0], 0, 0
+    for request, blocks in enumerate(num_blocks):
+        done = piece = 0
+        while done < blocks:
+            if room == 0:
+                records.append([request, request, done, done, piece])
+                room = payload - overhead
+            take = min(room, blocks - done)
+            done, room, piece = done + take, room - take, piece + 1
+            records[-1][1], records[-1][3] = request, done
+        splits.append(splits[-1] + piece)
+    return records, splits
+
+
+@wrong("04.3", "one request a partition", says="You open a new partition for every request")
+def walk_one_request(num_blocks, overhead, payload):
+    records, splits = [], [0]
+    for request, blocks in enumerate(num_blocks):
+        starts = range(0, blocks, payload - overhead)
+        for piece, start in enumerate(starts):
+            records.append([request, request, start, min(start + payload - overhead, blocks), piece])
+        splits.append(splits[-1] + len(starts))
+    return records, splits
+
+
+def walk_loop(num_blocks, overhead, payload, *, fits=lambda need, room: need <= room, keep=False, late=False):
+    """The walk of `greedy_walk`, written with one place for each of three mistakes."""
+    records, splits = [], [0]
+    request = done = piece = 0
+    while request < len(num_blocks):
+        row, room = [request, request, done, done, piece], payload
+        while request < len(num_blocks):
+            need = num_blocks[request] - done + overhead
+            if fits(need, room):
+                room -= need
+                row[1], row[3] = request, num_blocks[request]
+                splits.append(splits[-1] + piece + 1)
+                request, done, piece = request + 1, 0, piece if keep else 0
+            elif room > overhead:
+                done, piece = done + room - overhead, piece + 1
+                row[1], row[3] = request, done
+                break
+            else:
+                break
+        if late:
+            row[1], row[3] = request, done
+        records.append(row)
+    return records, splits
+
+
+@wrong("04.3", "an exact fit refused", says="You compare with < where it is <=")
+def walk_strict(num_blocks, overhead, payload):
+    return walk_loop(num_blocks, overhead, payload, fits=lambda need, room: need < room)
+
+
+@wrong("04.3", "piece counter never reset", says="It starts at 0 for every request")
+def walk_counter_kept(num_blocks, overhead, payload):
+    return walk_loop(num_blocks, overhead, payload, keep=True)
+
+
+@wrong("04.3", "end taken after the step", says="You stored where the walk stands")
+def walk_late_end(num_blocks, overhead, payload):
+    return walk_loop(num_blocks, overhead, payload, late=True)
 
 
 @wrong("04.3", "pieces of no blocks", says="You counted a piece of 0 blocks")
@@ -331,6 +447,17 @@ def work_of_ends(record, lengths, num_splits):
     return work
 
 
+@right("04.4", "flags from the running sum, as an array")
+def work_of_sums(record, lengths, num_splits):
+    requests = np.arange(record[0], record[1] + 1)
+    work = np.full((len(requests), 4), -1)
+    for row, r in zip(work, requests, strict=True):
+        row[:3] = r, record[2] * (r == record[0]), record[3] if r == record[1] else np.ceil(lengths[r] / 64)
+        if num_splits[r + 1] - num_splits[r] > 1:
+            row[3] = num_splits[r] + record[4] * (r == record[0])
+    return work
+
+
 @wrong("04.4", "last request dropped", says="end_req is included, and your loop stops before it")
 def work_without_last(record, lengths, num_splits):
     return [row for row in work_of(record, lengths, num_splits) if row[0] != record[1]]
@@ -383,6 +510,38 @@ def work_flag_between(record, lengths, num_splits):
 def work_always_slot(record, lengths, num_splits):
     rows = work_of(record, lengths, num_splits)
     return [[*row[:3], num_splits[row[0]] + (record[4] if row[0] == record[0] else 0)] for row in rows]
+
+
+@wrong("04.4", "first or else last", says="One request can be first and last at once")
+def work_elif(record, lengths, num_splits):
+    work = []
+    for r in range(record[0], record[1] + 1):
+        row = [r, 0, -(-lengths[r] // 64), -1]
+        if r == record[0]:
+            row[1] = record[2]
+            row[3] = num_splits[r] + record[4] if record[5] else -1
+        elif r == record[1]:
+            row[2:] = [record[3], num_splits[r] if record[6] else -1]
+        work.append(row)
+    return work
+
+
+@wrong("04.4", "started block dropped", says="A started block counts: round up")
+def work_floor(record, lengths, num_splits):
+    rows = work_of(record, lengths, num_splits)
+    return [[r, begin, end if r == record[1] else lengths[r] // 64, slot] for r, begin, end, slot in rows]
+
+
+@wrong("04.4", "end_block plus one", says="end_block is exclusive already")
+def work_one_more(record, lengths, num_splits):
+    rows = work_of(record, lengths, num_splits)
+    return [[r, begin, end + (r == record[1]), slot] for r, begin, end, slot in rows]
+
+
+@wrong("04.4", "slot within the request", says="The slot lacks num_splits[request]")
+def work_own_slots(record, lengths, num_splits):
+    rows = work_of(record, lengths, num_splits)
+    return [[*row[:3], -1 if row[3] < 0 else row[3] - num_splits[row[0]]] for row in rows]
 
 
 @wrong("04.4", "None for no slot", says="segment 1: slot is None, expected an integer")

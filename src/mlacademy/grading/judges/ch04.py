@@ -9,7 +9,7 @@ import numpy as np
 
 from mlacademy.grading.compare import Difference, describe
 from mlacademy.grading.exercise import Case, Exercise
-from mlacademy.grading.judges import scheduler_records, scheduler_sizes
+from mlacademy.grading.judges import scheduler_reading, scheduler_records, scheduler_sizes
 from mlacademy.schedule import num_sm_parts, read_record, schedule
 
 LIBRARY = ("mlacademy.schedule",)
@@ -114,6 +114,7 @@ def _price_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         ([2048] * 128, 66, 5, "a full batch"),
         ([64, 65, 63], 2, 3, "lengths around a multiple of 64"),
         ([0, 4096, 64], 66, 5, "a request without tokens"),
+        ([64] * 66, 66, 5, "a total that divides evenly"),
     ]
     for lengths, parts, overhead, label in [] if hidden else fixed:
         yield Case({"lengths": lengths, "parts": parts, "overhead": overhead}, label=label)
@@ -248,11 +249,13 @@ def _read_inputs(lengths: list[int], parts: int, partition: int) -> dict[str, An
 def _read_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
     fixed = [
         ([1600, 64, 1600], 3, 1, "a piece, a whole request and a piece"),
+        ([128, 128], 66, 0, "the first half of a request"),
         ([128, 128], 66, 1, "the second half of a request"),
         ([2048] * 128, 66, 5, "two whole requests"),
         ([1000, 500, 65, 1000], 2, 0, "whole requests, then the beginning of one"),
         ([1600, 64, 1600], 3, 2, "the end of a request, in a later piece"),
         ([128, 128], 66, 40, "a partition without work"),
+        ([100, 1000, 300], 2, 0, "lists that do not fill their last block"),
     ]
     for lengths, parts, partition, label in [] if hidden else fixed:
         yield Case(_read_inputs(lengths, parts, partition), label=label)
@@ -283,7 +286,7 @@ READ = Exercise(
     cases=_read_cases,
     reference=_read,
     compare=_compare_work,
-    misconceptions=scheduler_records.READ,
+    misconceptions=scheduler_reading.READ,
     hints=(
         "Loop over the requests of the record, the last one included. For each, answer three questions: where do I "
         "begin, where do I end, and is anybody else working on this request?",

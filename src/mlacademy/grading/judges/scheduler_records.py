@@ -1,4 +1,4 @@
-"""What goes wrong in exercises 04.3 and 04.4: each mistake as a small wrong implementation, a reason, three hints."""
+"""What goes wrong in exercise 04.3: each mistake as a small wrong implementation, a reason, three hints."""
 
 from __future__ import annotations
 
@@ -57,6 +57,51 @@ def _no_begin_split(num_blocks: list[int], overhead: int, payload: int) -> Walke
 def _slots(num_blocks: list[int], overhead: int, payload: int) -> Walked:
     rows, prefix = _walk(num_blocks, overhead, payload)
     return [[*row[:4], prefix[row[0]] + row[4]] for row in rows], prefix
+
+
+def _takes(num_blocks: list[int], overhead: int, payload: int) -> Walked:
+    rows, prefix = _walk(num_blocks, overhead, payload)
+    return [[*row[:3], row[3] - (row[2] if row[0] == row[1] else 0), row[4]] for row in rows], prefix
+
+
+def _cuts(num_blocks: list[int], overhead: int, payload: int) -> Walked:
+    rows, prefix = _walk(num_blocks, overhead, payload)
+    return rows, [pieces - request for request, pieces in enumerate(prefix)]
+
+
+def _ends_on_next(num_blocks: list[int], overhead: int, payload: int) -> Walked:
+    rows, prefix = _walk(num_blocks, overhead, payload)
+    ended = [end == num_blocks[request] for _, request, _, end, _ in rows]
+    return [[r[0], r[1] + 1, r[2], 0, r[4]] if full else r for r, full in zip(rows, ended, strict=True)], prefix
+
+
+def _own_walk(num_blocks: list[int], overhead: int, payload: int, *, mistake: str) -> Walked:
+    """The walk request by request, with one line changed."""
+    rows: Rows = []
+    prefix = [0]
+    request = done = pieces = 0
+    while request < len(num_blocks) and len(rows) <= 2 * sum(num_blocks):
+        rows.append([request, request, done, done, pieces])
+        room, price = (payload - overhead, 0) if mistake == "one overhead" else (payload, overhead)
+        while request < len(num_blocks):
+            need = num_blocks[request] - done + price
+            if room > need or (room == need and mistake != "strict"):
+                rows[-1][1], rows[-1][3] = request, num_blocks[request]
+                prefix.append(prefix[-1] + pieces + 1)
+                room, request, done = room - need, request + 1, 0
+                pieces = pieces if mistake == "counter kept" else 0
+                if mistake == "one request":
+                    break
+                continue
+            if room > price:
+                done, pieces = done + room - price, pieces + 1
+                rows[-1][1], rows[-1][3] = request, done
+            break
+    return rows, prefix
+
+
+def _mistaken(mistake: str) -> Callable[..., Walked]:
+    return lambda **inputs: _own_walk(**inputs, mistake=mistake)
 
 
 def _counts(num_blocks: list[int], overhead: int, payload: int) -> Walked:
@@ -127,6 +172,89 @@ WALK = (
         model=lambda **inputs: _walk(**inputs, continued=False),
     ),
     Misconception(
+        "overhead paid once per partition",
+        "You charge the overhead once for each partition. It is the price of touching a request: a partition that "
+        "reads from three requests loads three queries and writes three results.",
+        (
+            "A partition finishes one request and goes on to the next. What must it load before it reads a block?",
+            "The price of every piece is its blocks plus the overhead.",
+            "After a finished request: room -= blocks + overhead.",
+        ),
+        model=_mistaken("one overhead"),
+    ),
+    Misconception(
+        "one request a partition",
+        "You open a new partition for every request. One that has finished a request goes on to the next with the room "
+        "that is left.",
+        (
+            "Partition 1 of the case [25, 1, 25] finishes request 0 and has room 19 left. Who uses it?",
+            "Open a partition only when the room is not more than the overhead.",
+            "After a finished request subtract blocks + overhead from room, and look at the next request.",
+        ),
+        model=_mistaken("one request"),
+    ),
+    Misconception(
+        "exact fit refused",
+        "A request that fits exactly is finished: room 6 is enough for a need of 6. You compare with < where it is <=.",
+        (
+            "Partition 1 of the running example has room 6 and a need of 6. Does the piece fit?",
+            "If the room equals the need, the partition reads everything and has no room left.",
+            "if room >= need: finish.",
+        ),
+        model=_mistaken("strict"),
+    ),
+    Misconception(
+        "piece counter kept",
+        "The counter of pieces goes on from one request to the next. It starts at 0 for every request.",
+        (
+            "What is begin_split of the first piece of request 1?",
+            "The pieces of request 0 say nothing about request 1; num_splits adds them up.",
+            "Set the counter to 0 where you go on to the next request.",
+        ),
+        model=_mistaken("counter kept"),
+    ),
+    Misconception(
+        "end on the next request",
+        "You stored where the walk stands *after* the partition: the next request, none of its blocks done. The record "
+        "holds the last request that the partition has read, and its end.",
+        (
+            "Partition 1 of the running example finishes request 0. Has it read anything of request 1?",
+            "Where a request is finished, end_req is that request and end_block its number of blocks.",
+            "Set end_req and end_block in the step that takes blocks, before you go on to the next request.",
+        ),
+        model=_ends_on_next,
+    ),
+    Misconception(
+        "blocks taken as the end",
+        "end_block is a place in the request, not a number of blocks: begin_block plus the blocks that were read.",
+        (
+            "Partition 1 of the running example reads block 1. Where does it end?",
+            "[begin_block, end_block) is a range.",
+            "end_block = done, after the step.",
+        ),
+        model=_takes,
+    ),
+    Misconception(
+        "pieces numbered from 1",
+        "Pieces are numbered from 0: begin_split is how many pieces of begin_req lie in earlier partitions.",
+        (
+            "How many pieces of request 0 come before partition 0?",
+            "The kernel adds begin_split to num_splits[begin_req], the request's first slot.",
+            "Store the counter when the partition is opened, and add one to it behind the piece.",
+        ),
+        model=_shifted(4, 1),
+    ),
+    Misconception(
+        "cuts instead of pieces",
+        "num_splits adds up pieces, not cuts: a request that is cut once has two pieces, and a whole one has one.",
+        (
+            "The running example cuts each request once, and num_splits is [0, 2, 4].",
+            "Pieces of a request = cuts + 1.",
+            "num_splits.append(num_splits[-1] + cuts + 1).",
+        ),
+        model=_cuts,
+    ),
+    Misconception(
         "empty pieces",
         "When the room is exactly the overhead, no block fits: nothing may be taken. You counted a piece of 0 blocks, "
         "which takes up a split slot that nobody fills.",
@@ -191,134 +319,5 @@ WALK = (
             "take = min(num_blocks[request] - done, room - overhead).",
         ),
         model=_never_cuts,
-    ),
-)
-
-
-def _work(
-    record: list[int],
-    lengths: list[int],
-    num_splits: list[int],
-    *,
-    include_last: bool = True,
-    end_for_all: bool = False,
-    begin_for_all: bool = False,
-    split_for_all: bool = False,
-    add_split: bool = True,
-    invert: bool = False,
-    flag_between: bool = False,
-    slot_always: bool = False,
-    length_at_end: bool = False,
-) -> Rows:
-    """The reading of a record, with parts of its rules switched off."""
-    begin_req, end_req, begin_block, end_block, begin_split, first_flag, last_flag = record[:7]
-    rows = []
-    for request in range(begin_req, end_req + include_last):
-        first, last = request == begin_req, request == end_req
-        begin = begin_block if first or begin_for_all else 0
-        end = end_block if (last and not length_at_end) or end_for_all else -(-lengths[request] // 64)
-        flag = first_flag if first else last_flag if last or flag_between else 0
-        slot = num_splits[request] + begin_split * (add_split and (first or split_for_all))
-        rows.append([request, begin, end, slot if slot_always or bool(flag) != invert else -1])
-    return rows
-
-
-READ = (
-    Misconception(
-        "last request dropped",
-        "end_req is included, and your loop stops before it. The request would never be finished: nobody else has "
-        "these blocks.",
-        (
-            "How many requests does a record with begin_req 0 and end_req 0 name?",
-            "range(a, b) leaves b out.",
-            "range(begin_req, end_req + 1).",
-        ),
-        model=lambda **inputs: _work(**inputs, include_last=False),
-    ),
-    Misconception(
-        "end_block for every request",
-        "end_block belongs to the last request only. The others run to the end of their own lists, which the record "
-        "does not mention; the kernel takes it from their lengths.",
-        (
-            "Look at the first request of a record with two requests. Where does its list end?",
-            "Only request end_req stops at end_block. For the rest, ceil(length / 64).",
-            "end = end_block if request == end_req else -(-lengths[request] // 64).",
-        ),
-        model=lambda **inputs: _work(**inputs, end_for_all=True),
-    ),
-    Misconception(
-        "begin_block for every request",
-        "begin_block belongs to the first request only. Every later request of the partition starts at its block 0.",
-        (
-            "Only one request of a partition can have been begun by somebody else. Which?",
-            "A request that is not the first of its record begins with block 0.",
-            "begin = begin_block if request == begin_req else 0.",
-        ),
-        model=lambda **inputs: _work(**inputs, begin_for_all=True),
-    ),
-    Misconception(
-        "end from the length",
-        "You let the last request run to the end of its list. It may be cut: the blocks from end_block on belong to "
-        "the next partition and would be read twice.",
-        (
-            "What is end_block for, if every request ends with its list?",
-            "The last request of the record ends at end_block, exclusive.",
-            "end = end_block if request == end_req else -(-lengths[request] // 64).",
-        ),
-        model=lambda **inputs: _work(**inputs, length_at_end=True),
-    ),
-    Misconception(
-        "flags read the wrong way round",
-        "A flag that is set means *shared*: the result is partial and goes to a slot. You treat it as permission to "
-        "write the final output.",
-        (
-            "is_first_req_splitted: what is true of the request when this is 1?",
-            "Set: split, a slot. Clear: whole, no slot, -1.",
-            "slot if flag else -1.",
-        ),
-        model=lambda **inputs: _work(**inputs, invert=True),
-    ),
-    Misconception(
-        "begin_split added to every request",
-        "begin_split counts earlier pieces of the *first* request. A later request of the record has no earlier piece, "
-        "so its slot is num_splits[request] alone.",
-        (
-            "Can a request that begins in this partition have a piece in an earlier one?",
-            "Add begin_split for request begin_req only.",
-            "slot = num_splits[request] + (begin_split if request == begin_req else 0).",
-        ),
-        model=lambda **inputs: _work(**inputs, split_for_all=True),
-    ),
-    Misconception(
-        "begin_split forgotten",
-        "The slot of a continued request is num_splits[request] + begin_split. Without the second term its result "
-        "lands on top of the first piece's.",
-        (
-            "Two partitions share request 0. Which slots do they write to with your rule?",
-            "begin_split says how many pieces of the first request lie in earlier partitions.",
-            "Add begin_split to the slot of request begin_req.",
-        ),
-        model=lambda **inputs: _work(**inputs, add_split=False),
-    ),
-    Misconception(
-        "request in between split",
-        "A request between the first and the last is always whole: nobody else touches it. The flags speak of the "
-        "first and the last request, not of the ones between.",
-        (
-            "Request 1 of the record (0, 2, ...) lies between two others. Who else could work on it?",
-            "Neither flag belongs to a request in between. It goes straight to the output: -1.",
-            "Start with a flag of 0, and replace it for the last and the first request only.",
-        ),
-        model=lambda **inputs: _work(**inputs, flag_between=True),
-    ),
-    Misconception(
-        "a slot for whole requests",
-        "A whole request has no slot: its result is final and goes to the output. The exercise writes this as -1.",
-        (
-            "Does a request that no other partition touches need a partial result?",
-            "Look at the flag before you name a slot.",
-            "slot if flag else -1.",
-        ),
-        model=lambda **inputs: _work(**inputs, slot_always=True),
     ),
 )

@@ -49,6 +49,16 @@ COUNT = (
         model=lambda sms, s_q, h_q, kernel: max(sms // s_q, 1),
     ),
     Misconception(
+        "always a pair",
+        "On SM90 a partition is a pair of CTAs only with 128 heads. 64 heads fit into one CTA.",
+        (
+            "How many CTAs does SM90 need for 64 heads?",
+            "One CTA works on 64 heads, so h_q decides: h_q // 64 CTAs.",
+            "ctas = h_q // 64 for sm90_sparse.",
+        ),
+        model=lambda sms, s_q, h_q, kernel: max(sms // s_q // (CTAS[kernel] or 2), 1),
+    ),
+    Misconception(
         "two launches halved",
         "sm100_head64x2 has all partitions. It serves 128 heads by two launches of the 64-head kernel, and each launch "
         "has a full grid of its own.",
@@ -64,8 +74,8 @@ COUNT = (
     ),
     Misconception(
         "rounded up",
-        "You rounded up. A partition that does not fit whole is not there: its CTAs would have to wait until others "
-        "have ended, and the whole launch would wait for them.",
+        "You rounded up (or to the nearest). A partition that does not fit whole is not there: its CTAs would have to "
+        "wait until others have ended, and the whole launch would wait for them.",
         (
             "148 SMs with three query tokens: 49 whole groups, and one SM left over. Can it do a group's work?",
             "A remainder of SMs stays without a partition, so every division drops its remainder.",
@@ -84,14 +94,16 @@ def _price(
     empty: int = 1,
     shift: bool = False,
     counted: int | None = None,
-    up: bool = True,
-    room: bool = True,
+    pooled: bool = False,
+    rounding: str = "up",
+    room: str = "outside",
 ) -> tuple[list[int], int]:
-    """Blocks and payload with parts of the rules switched off; ``counted``: how often the total holds the overhead."""
+    """Blocks and payload with parts of the rules changed; ``counted``: how often the total holds the overhead."""
     blocks = [length // 64 + 1 if shift else max(-(-length // 64), empty) for length in lengths]
-    total = sum(blocks) + overhead * (len(blocks) if counted is None else counted)
-    share = -(-total // parts) if up else total // parts
-    return blocks, share + (overhead if room else 0)
+    total = -(-sum(lengths) // 64) if pooled else sum(blocks)
+    total += overhead * (len(blocks) if counted is None else counted) + (overhead if room == "inside" else 0)
+    share = {"up": -(-total // parts), "down": total // parts, "next": total // parts + 1}[rounding]
+    return blocks, share + (overhead if room == "outside" else 0)
 
 
 PRICE = (
@@ -125,7 +137,49 @@ PRICE = (
             "A partition loses at most `overhead` of its room. Give every partition that much on top of its share.",
             "payload = share + overhead.",
         ),
-        model=lambda **inputs: _price(**inputs, room=False),
+        model=lambda **inputs: _price(**inputs, room="none"),
+    ),
+    Misconception(
+        "last overhead shared out",
+        "You divided the last overhead among the partitions as well. Every partition may lose that much room, so it is "
+        "added to the payload behind the division.",
+        (
+            "How much room does one partition lose at most, and how many partitions are there?",
+            "Round the share up first, then add the overhead.",
+            "payload = -(-total // parts) + overhead.",
+        ),
+        model=lambda **inputs: _price(**inputs, room="inside"),
+    ),
+    Misconception(
+        "tokens pooled",
+        "You put the tokens of all requests together before you counted blocks. A block never holds tokens of two "
+        "requests: round up for each request, then add.",
+        (
+            "Three requests of 1 token each: how many turns of the main loop do they need?",
+            "Your list of blocks is right. Its sum is the work, not the sum of the lengths.",
+            "total = sum(num_blocks) + overhead * len(num_blocks).",
+        ),
+        model=lambda **inputs: _price(**inputs, pooled=True),
+    ),
+    Misconception(
+        "overhead written in",
+        "You used 5 where the argument overhead stands; another kernel has another one.",
+        (
+            "Which of the three arguments does your function not read?",
+            "The paired SM100 kernel has an overhead of 3.",
+            "Use overhead in both places: in the total, and behind the division.",
+        ),
+        model=lambda lengths, parts, overhead: _price(lengths, parts, 5),
+    ),
+    Misconception(
+        "share one too large",
+        "Where the total divides evenly, your share is one too large: rounding up leaves a whole number as it is.",
+        (
+            "What is 396 / 66, rounded up?",
+            "total // parts + 1 is right only where a remainder is left.",
+            "-(-total // parts), or (total + parts - 1) // parts.",
+        ),
+        model=lambda **inputs: _price(**inputs, rounding="next"),
     ),
     Misconception(
         "overhead counted once",
@@ -156,6 +210,6 @@ PRICE = (
             "The share is the total over the partitions, rounded up.",
             "-(-total // parts) rounds up.",
         ),
-        model=lambda **inputs: _price(**inputs, up=False),
+        model=lambda **inputs: _price(**inputs, rounding="down"),
     ),
 )
