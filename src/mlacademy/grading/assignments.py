@@ -220,18 +220,22 @@ def drift(*, root: Path | None = None) -> list[str]:
     """What would change in ``exercises/`` if it were generated now, one sentence a file; empty when nothing would."""
     root = root or repository()
     with tempfile.TemporaryDirectory(prefix="mlacademy-drift-") as folder:
-        fresh = Path(folder)
-        generate(root=root, into=fresh)
-        want = {path.relative_to(fresh): path.read_bytes() for path in fresh.rglob("*") if path.is_file()}
-    have = {
-        path.relative_to(root / "exercises"): path.read_bytes()
-        for path in (root / "exercises").rglob("*")
-        if path.is_file() and path.parent.name != ".ipynb_checkpoints" and path.parent != root / "exercises"
-    }
+        generate(root=root, into=Path(folder))
+        return differences(Path(folder), root / "exercises")
+
+
+def differences(fresh: Path, exercises: Path) -> list[str]:
+    """In what ``exercises`` differs from the freshly generated folder ``fresh``, one sentence a file."""
+    want, have = _contents(fresh), _contents(exercises)
     found = [f"exercises/{path} is missing" for path in sorted(want.keys() - have.keys())]
     found += [f"exercises/{path} has no source in solutions/" for path in sorted(have.keys() - want.keys())]
     found += [f"exercises/{path} differs" for path in sorted(want.keys() & have.keys()) if want[path] != have[path]]
     return found
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    paths = [path for path in folder.glob("*/**/*") if path.is_file() and path.parent.name != ".ipynb_checkpoints"]
+    return {path.relative_to(folder): path.read_bytes() for path in paths}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
