@@ -140,8 +140,8 @@ def _tree(git: Git) -> str:
 def leaks(tree: str, *, root: Path | None = None) -> list[str]:
     """Where text of HEAD's solutions stands in the files of ``tree``: one sentence a place.
 
-    A leak is a solution marker in a notebook, ``WINDOW`` telling lines in a row of a solution or of ``answers.py``, or
-    a run of ``_MIN_WORDS`` words of a sample answer in prose.
+    A leak is a solution marker in a notebook, ``WINDOW`` telling lines in a row of a solution or of a right answer,
+    or a run of ``_MIN_WORDS`` words of a sample answer in prose.
     """
     git = Git(root or repository())
     secrets: dict[tuple[str, ...], str] = {}
@@ -176,7 +176,7 @@ def _secrets(path: str, text: str) -> tuple[list[str], list[str]]:
     """The blocks of code and the prose of one private file that must not be found elsewhere."""
     if path.endswith(".py") and path.endswith("answers.py"):
         lines = text.splitlines()
-        nodes = [n for n in ast.parse(text).body if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.Assign))]
+        nodes = [n for n in ast.parse(text).body if isinstance(n, (ast.FunctionDef, ast.ClassDef)) and not _is_wrong(n)]
         return ["\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in nodes], []
     if path.endswith(".md"):
         return [], [text]
@@ -190,6 +190,12 @@ def _secrets(path: str, text: str) -> tuple[list[str], list[str]]:
         elif ANSWER_CELL.fullmatch(cell["id"]):
             prose.append(source)
     return code, prose
+
+
+def _is_wrong(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    """Whether a function is recorded as a wrong answer: those may look like the library, with a mistake in it."""
+    calls = [decorator.func for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
+    return any(isinstance(call, ast.Name) and call.id == "wrong" for call in calls)
 
 
 def _notebook_text(text: str) -> str:

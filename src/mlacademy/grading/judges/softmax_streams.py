@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -274,12 +275,8 @@ def _lazy_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
 
 
 def _lazy(block_maxima: list[float], lag: float) -> tuple[list[float], int]:
-    M, maxima, moves = FLOOR, [], 0
-    for top in block_maxima:
-        if top > M + lag:
-            M, moves = top, moves + 1
-        maxima.append(M)
-    return maxima, moves
+    used = [*accumulate(block_maxima, lambda M, top: top if top > M + lag else M, initial=FLOOR)]
+    return used[1:], sum(after != before for before, after in pairwise(used))
 
 
 def _lazy_as(what: str) -> Callable[..., Any]:
