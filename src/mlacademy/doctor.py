@@ -183,9 +183,9 @@ def _gpu() -> Finding:
 
 
 def _title(path: Path) -> str:
-    """The first heading of a notebook, or its file name."""
+    """The first heading of a notebook without its chapter's number, or the file's name."""
     for cell in notebooks.read(path)["cells"]:
-        heading = re.search(r"^#\s+(.+)$", notebooks.source(cell), re.MULTILINE)
+        heading = re.search(r"^#\s+(?:\d\d\s*·\s*)?(.+)$", notebooks.source(cell), re.MULTILINE)
         if cell["cell_type"] == "markdown" and heading:
             return heading.group(1).strip()
     return path.stem

@@ -98,6 +98,8 @@ def test_an_offer_with_the_learners_notes_in_it_stays() -> None:
     twice = merge(second, once, third).notebook
     assert any("note to self" in words for words in sources(twice))
     assert len(set(names(twice))) == len(names(twice)) == 6
+    again = merge(BASE, once, second).notebook
+    assert len(set(names(again))) == len(names(again)) == 6, "the same offer again, beside the one with notes"
 
 
 def test_offer_of_markdown_with_a_fence_shows_it_as_it_is() -> None:

@@ -38,10 +38,10 @@ def _print(report: dict[str, Any]) -> None:
     if report["chapters"]:
         out.print()
         chapters = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-        for heading in ("chapter", "title", "runs"):
+        for heading in ("chapter", "title", "exercises", "runs"):
             chapters.add_column(heading)
         for chapter in report["chapters"]:
-            chapters.add_row(chapter["chapter"], escape(chapter["title"]), chapter["runs"])
+            chapters.add_row(chapter["chapter"], escape(chapter["title"]), chapter["answers"], chapter["runs"])
         out.print(chapters)
     fixes = [finding for finding in report["findings"] if finding["fix"]]
     if fixes:

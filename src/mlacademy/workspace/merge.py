@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -114,11 +114,17 @@ def named(cells: Iterable[Cell], base: Iterable[Cell]) -> list[Cell]:
                     give(theirs, ours["id"])
     for cell in result:
         if cell["id"] is None:
-            stem, count = f"own-{_digest(text_of(cell))}", 1
-            while (name := stem if count == 1 else f"{stem}-{count}") in taken:
-                count += 1
-            give(cell, name)
+            give(cell, _free_name(f"own-{_digest(text_of(cell))}", taken))
     return result
+
+
+def _free_name(stem: str, taken: Collection[str]) -> str:
+    """``stem``, or ``stem-2`` and so on where that is taken."""
+    name, count = stem, 1
+    while name in taken:
+        count += 1
+        name = f"{stem}-{count}"
+    return name
 
 
 def _with_course_metadata(cell: Cell, base: Cell | None, new: Cell) -> dict[str, Any]:
@@ -147,22 +153,18 @@ def _refreshed(cell: Cell, base: Cell | None, new: Cell) -> Cell:
     return result
 
 
-def _offer(new: Cell) -> Cell:
-    """A markdown cell that shows the newer text of a cell which the learner has written in."""
+def _offer(new: Cell, taken: Collection[str]) -> Cell:
+    """A markdown cell that shows the newer text of a cell which the learner has written in; its name is not taken."""
     name, text = new["id"], text_of(new)
     fence = "````" if "```" in text else "```"
     shown = f"{fence}python\n{text}\n{fence}" if new["cell_type"] == "code" else text
     words = (
         f"> **Update.** The course has a newer version of the cell above (`{name}`). Yours is kept. "
         f"Take over what you need, then delete this cell.\n\n{shown}"
-    )
+    ).strip("\n")
     marks = {OFFER: {"for": name, "text": _digest(words)}}
-    return {
-        "cell_type": "markdown",
-        "id": f"{name[:48]}-newer-{_digest(words)}",
-        "metadata": {"mlacademy": marks},
-        "source": words,
-    }
+    fresh = _free_name(f"{name[:40]}-newer-{_digest(words)}", taken)
+    return {"cell_type": "markdown", "id": fresh, "metadata": {"mlacademy": marks}, "source": words}
 
 
 def _offer_target(cell: Cell) -> str | None:
@@ -206,7 +208,7 @@ class _Merger:
             return _refreshed(cell, base, new)
         if base is None or not same(base, new):
             self.changes.append(Change("offered", name))
-            self.offers[name] = _offer(new)
+            self.offers[name] = new
         return {**cell, "metadata": _with_course_metadata(cell, base, new)}
 
     def order(self, kept: list[Cell]) -> list[str]:
@@ -250,7 +252,8 @@ class _Merger:
         for name in order:
             fresh = self.new[name]
             cells.append(by_name[name] if name in by_name else _refreshed(fresh, fresh, fresh))
-            cells += [self.offers[name]] if name in self.offers else []
+            if name in self.offers:
+                cells.append(_offer(self.offers[name], {cell["id"] for cell in kept}))
             cells += followers.get(name, [])
         rank = {cell["id"]: position for position, cell in enumerate(cells)}
         changes = sorted(self.changes, key=lambda change: rank.get(change.cell, -1))
