@@ -5,18 +5,26 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlacademy.cache import layout as layout_named
 from mlacademy.fp8 import round_bf16
 from mlacademy.grading.compare import Difference
 from mlacademy.grading.exercise import Case, Exercise, Misconception
 
+if TYPE_CHECKING:
+    from mlacademy.cache import CacheLayout
+
 Bytes = NDArray[np.uint8]
 FIELDS = {"nope": ("code", 1), "scale": ("scale of tile", 4), "rope": ("RoPE value", 2), "pad": ("pad byte", 1)}
+
+
+def _layout(name: str) -> CacheLayout:
+    from mlacademy.cache import layout  # loads torch, which a list of all exercises does not need
+
+    return layout(name)
 
 
 def _pack(
@@ -29,7 +37,7 @@ def _pack(
     rope: NDArray[np.float32],
     mistake: str = "",
 ) -> Bytes:
-    chosen = layout_named(layout)
+    chosen = _layout(layout)
     for i, slot in enumerate(slots.tolist()):
         index, offset = divmod(slot, page)
         if mistake == "untouched":
@@ -77,7 +85,7 @@ def _as(mistake: str) -> Callable[..., Bytes]:
 
 
 def _case(rng: np.random.Generator, layout: str, page: int, num_pages: int, slots: list[int], label: str) -> Case:
-    chosen, n = layout_named(layout), len(slots)
+    chosen, n = _layout(layout), len(slots)
     inputs = {
         "pages": rng.integers(1, 256, (num_pages, chosen.block_stride(page)), dtype=np.uint8),
         "page": page,
@@ -120,7 +128,7 @@ def _compare(case: Case, expected: Bytes, got: Any) -> Difference | None:
 
 def _owner(case: Case, index: int, byte: int) -> str:
     """Whose byte this is: "slot 3: scale of tile 1, byte 0 of 4"."""
-    chosen, page = layout_named(case.inputs["layout"]), case.inputs["page"]
+    chosen, page = _layout(case.inputs["layout"]), case.inputs["page"]
     for offset in range(page):
         for name, (start, stop) in chosen.fields(page, offset).items():
             if start <= byte < stop:
