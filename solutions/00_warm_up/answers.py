@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from mlacademy.grading.answers import right, wrong
 
 
@@ -15,6 +17,12 @@ def launch_size(grid, block):
 def launch_size_counted(grid, block):
     ctas = sum(1 for _ in range(grid[0]) for _ in range(grid[1]) for _ in range(grid[2]))
     return ctas, sum(block for _ in range(ctas)), len(range(0, block, 32))
+
+
+@right("00.1", "a list of NumPy integers")
+def launch_size_numpy(grid, block):
+    ctas = np.prod(grid)
+    return [ctas, ctas * block, (block - 1) // 32 + 1]
 
 
 @wrong("00.1", "adds the extents", says="You added the three extents")
@@ -50,3 +58,55 @@ def launch_size_full_warps(grid, block):
 @wrong("00.1", "prints instead of returning", says="None")
 def launch_size_printed(grid, block):
     print(math.prod(grid), math.prod(grid) * block, math.ceil(block / 32))
+
+
+@wrong("00.1", "always one warp more", says="You always added a warp")
+def launch_size_one_more(grid, block):
+    ctas = math.prod(grid)
+    return ctas, ctas * block, block // 32 + 1
+
+
+@wrong("00.1", "threads of one CTA", says="threads of the whole launch")
+def launch_size_one_cta(grid, block):
+    return math.prod(grid), block, math.ceil(block / 32)
+
+
+@wrong("00.1", "threads before CTAs", says="not in the order asked for")
+def launch_size_reordered(grid, block):
+    ctas = math.prod(grid)
+    return ctas * block, ctas, math.ceil(block / 32)
+
+
+@wrong("00.1", "true division", says="/ always gives a float")
+def launch_size_divided(grid, block):
+    ctas = math.prod(grid)
+    return ctas, ctas * block, block / 32
+
+
+@wrong("00.1", "a float from np.ceil", says="so does np.ceil")
+def launch_size_np_ceil(grid, block):
+    ctas = math.prod(grid)
+    return ctas, ctas * block, np.ceil(block / 32)
+
+
+@wrong("00.1", "warpgroups for warps", says="the warps of one CTA are not")
+def launch_size_warpgroups(grid, block):
+    ctas = math.prod(grid)
+    return ctas, ctas * block, math.ceil(block / 128)
+
+
+@wrong("00.1", "the warps of all threads", says="warps of the whole launch")
+def launch_size_threads_over_32(grid, block):
+    ctas = math.prod(grid)
+    return ctas, ctas * block, ctas * block // 32
+
+
+@wrong("00.1", "two numbers", says="a tuple of three numbers")
+def launch_size_two(grid, block):
+    return math.prod(grid), math.prod(grid) * block
+
+
+@wrong("00.1", "an array", says="a tuple of three numbers")
+def launch_size_array(grid, block):
+    ctas = math.prod(grid)
+    return np.array([ctas, ctas * block, math.ceil(block / 32)])

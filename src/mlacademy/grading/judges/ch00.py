@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,15 +38,51 @@ def _floor(grid: Sequence[int], block: int) -> tuple[int, int, int]:
     return ctas, threads, block // 32
 
 
-def _all_warps(grid: Sequence[int], block: int) -> tuple[int, int, int]:
-    ctas, threads, warps = _launch_size(grid, block)
-    return ctas, threads, ctas * warps
-
-
 def _full_warps(grid: Sequence[int], block: int) -> tuple[int, int, int]:
     ctas, _, warps = _launch_size(grid, block)
     return ctas, ctas * warps * 32, warps
 
+
+def _one_more(grid: Sequence[int], block: int) -> tuple[int, int, int]:
+    ctas, threads, _ = _launch_size(grid, block)
+    return ctas, threads, block // 32 + 1
+
+
+def _one_cta(grid: Sequence[int], block: int) -> tuple[int, int, int]:
+    ctas, _, warps = _launch_size(grid, block)
+    return ctas, block, warps
+
+
+def _reordered(case: Case, expected: Any, got: Any) -> bool:
+    """The three right numbers in another order."""
+    return list(got) != list(expected) and sorted(got) == sorted(expected)
+
+
+def _float_warps(case: Case, expected: Any, got: Any) -> bool:
+    """Whole numbers of CTAs and threads, but warps from a true division or from NumPy's ceil."""
+    return tuple(got[:2]) == expected[:2] and isinstance(got[2], (float, np.floating))
+
+
+def _all_warps(case: Case, expected: Any, got: Any) -> bool:
+    """Warps of the launch: CTA by CTA, or of all threads together, rounded down or up."""
+    ctas, threads, warps = expected
+    return bool(got[2] in (ctas * warps, threads // 32, -(-threads // 32)))
+
+
+def _only_warps(case: Case, expected: Any, got: Any) -> bool:
+    """Everything right but the warps of one CTA, and these are not warps of something else."""
+    return _three(got) and tuple(got[:2]) == expected[:2] and not _all_warps(case, expected, got)
+
+
+def _three(got: Any) -> bool:
+    return isinstance(got, (list, tuple)) and len(got) == 3
+
+
+_WARP_HINTS = (
+    "CTAs and threads are right. How many groups of 32 do 33 threads need?",
+    "Divide block by 32 and round up: a warp that is not full is still a warp.",
+    "warps_per_cta = (block + 31) // 32",
+)
 
 LAUNCH_SIZE = Exercise(
     id="00.1",
@@ -97,7 +134,7 @@ LAUNCH_SIZE = Exercise(
                 "Warps of one CTA depend on block alone, not on grid.",
                 "warps_per_cta = (block + 31) // 32",
             ),
-            _all_warps,
+            when=_all_warps,
         ),
         Misconception(
             "full warps",
@@ -108,6 +145,58 @@ LAUNCH_SIZE = Exercise(
                 "threads = ctas * block",
             ),
             _full_warps,
+        ),
+        Misconception(
+            "one more",
+            "You always added a warp. 384 threads are exactly 12 warps; only a remainder needs one more.",
+            _WARP_HINTS,
+            _one_more,
+        ),
+        Misconception(
+            "one CTA",
+            "Your second number is the threads of one CTA; asked are the threads of the whole launch.",
+            (
+                "What did you do with the number of CTAs?",
+                "Every CTA of the launch has block threads.",
+                "threads = ctas * block",
+            ),
+            _one_cta,
+        ),
+        Misconception(
+            "reordered",
+            "The three numbers are right, but not in the order asked for: ctas, threads, warps_per_cta.",
+            (
+                "Compare your return line with the row Returns of the statement.",
+                "A tuple has no names: its order is its meaning.",
+                "return ctas, threads, warps_per_cta",
+            ),
+            when=_reordered,
+        ),
+        Misconception(
+            "float warps",
+            "A number of warps is an integer. / always gives a float, and so does np.ceil; // gives an integer.",
+            (
+                "What does type(384 / 32) say in Python?",
+                "// divides integers and rounds down. How do you make it round up?",
+                "warps_per_cta = (block + 31) // 32",
+            ),
+            when=_float_warps,
+        ),
+        Misconception(
+            "form",
+            "The answer is a tuple of three numbers.",
+            (
+                "What does your return line give back?",
+                "Names separated by commas after return make a tuple. An array or a dict is one thing, not three.",
+                "return ctas, threads, warps_per_cta",
+            ),
+            when=lambda case, expected, got: not _three(got),
+        ),
+        Misconception(
+            "only warps",
+            "CTAs and threads are right; the warps of one CTA are not.",
+            _WARP_HINTS,
+            when=_only_warps,
         ),
     ),
     hints=(
