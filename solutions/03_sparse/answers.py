@@ -26,6 +26,11 @@ def by_counting(slot, page):
     return index, slot, first_byte + slot * 656
 
 
+@right("03.1", "a list of NumPy integers")
+def numpy_integers(slot, page):
+    return list(np.full(3, -1)) if slot == -1 else [np.int64(slot) // page, np.int64(slot) % page, np.int64(slot) * 656]
+
+
 @wrong("03.1", "a hole divided", says="You took a hole for a slot")
 def hole_divided(slot, page):
     return slot // page, slot % page, slot * 656
@@ -61,6 +66,38 @@ def bf16(slot, page):
     return (-1, -1, -1) if slot < 0 else (slot // page, slot % page, slot * 576 * 2)
 
 
+@wrong("03.1", "slot 0 taken for a hole", says="You took slot 0 for a hole")
+def slot_0_a_hole(slot, page):
+    return (-1, -1, -1) if slot <= 0 else (slot // page, slot % page, slot * 656)
+
+
+@wrong("03.1", "zeros for a hole", says="all three numbers are −1")
+def zeros_for_a_hole(slot, page):
+    return (0, 0, 0) if slot == -1 else (slot // page, slot % page, slot * 656)
+
+
+@wrong("03.1", "a hole divided as C does", says="in C the results would be 0 and −1")
+def hole_divided_as_c(slot, page):
+    index = int(slot / page)
+    return index, slot - index * page, slot * 656
+
+
+@wrong("03.1", "MODEL1's bytes", says="the other layout, MODEL1")
+def model1(slot, page):
+    return (-1, -1, -1) if slot < 0 else (slot // page, slot % page, slot * 584)
+
+
+@wrong("03.1", "the offset not multiplied", says="the first byte is not")
+def offset_in_bytes(slot, page):
+    return (-1, -1, -1) if slot < 0 else (slot // page, slot % page, slot // page * page * 656 + slot % page)
+
+
+@wrong("03.1", "swapped, and its byte with it", says="You swapped the page and the offset")
+def swapped_all(slot, page):
+    offset, index = divmod(slot, page)
+    return (-1, -1, -1) if slot < 0 else (index, offset, (index * page + offset) * 656)
+
+
 @wrong("03.1", "true division", says="expected an integer")
 def true_division(slot, page):
     return (-1, -1, -1) if slot < 0 else (slot / page, slot % page, slot * 656)
@@ -91,6 +128,15 @@ def slot_map(positions, block_table, page):
         every = (pages[:, None] * page + np.arange(page)).ravel()
         rows.append([-1 if p == -1 else every[p] for p in row])
     return np.array(rows)
+
+
+@right("03.2", "in int32")
+def in_int32(positions, block_table, page):
+    out = np.full(positions.shape, -1, dtype=np.int32)
+    for (r, i), p in np.ndenumerate(positions):
+        if p != -1:
+            out[r, i] = block_table[r, p // page] * page + p % page
+    return out
 
 
 @wrong("03.2", "positions returned", says="You returned positions")
@@ -124,6 +170,28 @@ def always_64(positions, block_table, page):
     safe = np.maximum(positions, 0)
     pages = np.take_along_axis(block_table, safe // 64, axis=1)
     return np.where(positions < 0, -1, pages * 64 + safe % 64)
+
+
+@wrong("03.2", "position 0 taken for a hole", says="You took position 0 for a hole")
+def position_0(positions, block_table, page):
+    return np.where(positions <= 0, -1, fancy(positions, block_table, page))
+
+
+@wrong("03.2", "the whole position added", says="Only its remainder counts")
+def whole_position(positions, block_table, page):
+    safe = np.maximum(positions, 0)
+    return np.where(positions < 0, -1, np.take_along_axis(block_table, safe // page, axis=1) * page + safe)
+
+
+@wrong("03.2", "64 in the product alone", says="64 in one place and page in another")
+def product_of_64(positions, block_table, page):
+    safe = np.maximum(positions, 0)
+    return np.where(positions < 0, -1, np.take_along_axis(block_table, safe // page, axis=1) * 64 + safe % page)
+
+
+@wrong("03.2", "lists instead of an array", says="expected an array of shape")
+def as_lists(positions, block_table, page):
+    return fancy(positions, block_table, page).tolist()
 
 
 @wrong("03.2", "no offset", says="the offset within the page is missing")
@@ -243,6 +311,52 @@ def holes_in_front(scores, k, lengths):
     return np.stack([np.roll(row, (row == -1).sum()) for row in best])
 
 
+@wrong("03.3", "the default sort", says="NumPy's default sort is not stable")
+def default_sort(scores, k, lengths):
+    return ranked(scores, k, lengths, lambda row: np.argsort(-row))
+
+
+@wrong("03.3", "the right set in another order", says="not best first")
+def another_order(scores, k, lengths):
+    def best(row):
+        n = min(k, row.size)
+        return np.sort(np.argpartition(-row, n - 1)[:n])[::-1] if n else []
+
+    return ranked(scores, k, lengths, best)
+
+
+@wrong("03.3", "ranked last and picked", says="and then picked them all the same")
+def picked_behind(scores, k, lengths):
+    own = np.where(np.arange(scores.shape[1]) < lengths[:, None], scores, -np.inf)
+    return ranked(own, k, [scores.shape[1]] * len(lengths), downwards)
+
+
+@wrong("03.3", "zeros behind the length", says="at or behind the row's length")
+def zeros_behind(scores, k, lengths):
+    own = np.where(np.arange(scores.shape[1]) < lengths[:, None], scores, 0.0)
+    return ranked(own, k, [scores.shape[1]] * len(lengths), downwards)
+
+
+@wrong("03.3", "dropped afterwards and closed up", says="The places are lost")
+def closed_up(scores, k, lengths):
+    out = np.full((len(scores), 64 * -(-k // 64)), -1)
+    for r, n in enumerate(lengths):
+        best = downwards(np.where(np.isnan(scores[r]), -np.inf, scores[r]))[:k]
+        best = best[best < n]
+        out[r, : best.size] = best
+    return out
+
+
+@wrong("03.3", "as many as the row is wide", says="Only k are asked for")
+def whole_width(scores, k, lengths):
+    return ranked(scores, 64 * -(-k // 64), lengths, downwards)
+
+
+@wrong("03.3", "one block too many", says="64 entries too wide")
+def one_block_more(scores, k, lengths):
+    return ranked(scores, k, lengths, downwards, width=(k // 64 + 1) * 64)
+
+
 @wrong("03.3", "scores instead of positions", says="integers")
 def scores_returned(scores, k, lengths):
     best = stable(scores, k, lengths)
@@ -310,6 +424,15 @@ def streaming(q, cache, indices, length, scale, d_v):
         if total:
             out[head], lse[head] = mixed / total, top + math.log(total)
     return out, lse
+
+
+@right("03.4", "with a very low finite score for holes")
+def low_scores(q, cache, indices, length, scale, d_v):
+    used = indices[:length]
+    if (used == -1).all():
+        return [np.zeros((len(q), d_v)), np.full(len(q), math.inf)]
+    rows = np.where((used == -1)[:, None], 0.0, rows_of(cache, np.maximum(used, 0)))
+    return list(softmax_over(np.where(used == -1, -1e30, scale * q @ rows.T), rows[:, :d_v]))
 
 
 def rows_of(cache, slots):
@@ -402,7 +525,7 @@ def minus_infinity(q, cache, indices, length, scale, d_v):
     return out, np.where(np.isinf(lse), -np.inf, lse)
 
 
-@wrong("03.4", "0 divided by 0", says="divided 0 by 0")
+@wrong("03.4", "0 divided by 0", says="0 was divided by 0")
 def empty_division(q, cache, indices, length, scale, d_v):
     used = indices[:length]
     rows = rows_of(cache, used[used >= 0])
@@ -443,3 +566,97 @@ def library(q, cache, indices, length, scale, d_v):
     rows = torch.from_numpy(rows_of(cache, used[used >= 0]))
     out, lse = two_pass(torch.from_numpy(q) @ rows.T, rows[:, :d_v], scale=scale)
     return out.numpy(), lse.numpy()
+
+
+@wrong("03.4", "holes dropped before the list is cut", says="length counts places of the list")
+def filtered_first(q, cache, indices, length, scale, d_v):
+    used = indices[indices != -1][:length]
+    return without_holes(q, cache, used, used.size, scale, d_v)
+
+
+@wrong("03.4", "the loop ends at a hole", says="You stopped at the first hole")
+def until_a_hole(q, cache, indices, length, scale, d_v):
+    used = []
+    for slot in indices[:length]:
+        if slot == -1:
+            break
+        used.append(slot)
+    return without_holes(q, cache, np.array(used, dtype=int), len(used), scale, d_v)
+
+
+@wrong("03.4", "not divided by the sum", says="not divided by the sum of the weights")
+def not_divided(q, cache, indices, length, scale, d_v):
+    used = indices[:length]
+    rows = rows_of(cache, used[used >= 0])
+    logits = scale * q @ rows.T
+    top = logits.max(axis=1, keepdims=True)
+    weights = np.exp(logits - top)
+    return weights @ rows[:, :d_v], (top + np.log(weights.sum(axis=1, keepdims=True)))[:, 0]
+
+
+@wrong("03.4", "scores over the value's width", says="The key is the whole row")
+def short_keys(q, cache, indices, length, scale, d_v):
+    return without_holes(q[:, :d_v], cache[:, :, :d_v], indices, length, scale, d_v)
+
+
+@wrong("03.4", "one maximum for all heads", says="You subtracted one maximum for all heads")
+def one_maximum(q, cache, indices, length, scale, d_v):
+    used = indices[:length]
+    rows = rows_of(cache, used[used >= 0])
+    logits = scale * q @ rows.T
+    with np.errstate(all="ignore"):
+        weights = np.exp(logits - logits.max(initial=-1e30))
+        total = weights.sum(axis=1)
+        return weights @ rows[:, :d_v] / total[:, None], logits.max(initial=-1e30) + np.log(total)
+
+
+@wrong("03.4", "a running maximum that starts from 0", says="a maximum that starts from 0")
+def maximum_from_zero(q, cache, indices, length, scale, d_v):
+    used = indices[:length]
+    rows = rows_of(cache, used[used >= 0])
+    logits = scale * q @ rows.T
+    top = logits.max(axis=1, initial=0.0)
+    weights = np.exp(logits - top[:, None])
+    with np.errstate(all="ignore"):
+        total = weights.sum(axis=1)
+        return weights @ rows[:, :d_v] / total[:, None], top + np.log(total)
+
+
+@wrong("03.4", "holes with a score of −1000", says="Only −∞ is below every score")
+def finite_mask(q, cache, indices, length, scale, d_v):
+    used = indices[:length]
+    rows = np.where((used == -1)[:, None], 0.0, rows_of(cache, np.maximum(used, 0)))
+    return softmax_over(np.where(used == -1, -1000.0, scale * q @ rows.T), rows[:, :d_v])
+
+
+@wrong("03.4", "the whole pool with a mask", says="0 · NaN is NaN")
+def whole_pool(q, cache, indices, length, scale, d_v):
+    rows = cache.reshape(-1, cache.shape[2])
+    counts = np.bincount(indices[:length][indices[:length] >= 0], minlength=len(rows))
+    with np.errstate(all="ignore"):
+        logits = np.where(counts > 0, scale * q @ rows.T + np.log(counts), -np.inf)
+        return softmax_over(logits, rows[:, :d_v])
+
+
+@wrong("03.4", "0 as the lse of an empty list", says="lse must be +∞")
+def zero_lse(q, cache, indices, length, scale, d_v):
+    out, lse = without_holes(q, cache, indices, length, scale, d_v)
+    return out, np.where(np.isinf(lse), 0.0, lse)
+
+
+@wrong("03.4", "in float32", says="You computed in float32")
+def in_float32(q, cache, indices, length, scale, d_v):
+    out, lse = without_holes(q.astype(np.float32), cache.astype(np.float32), indices, length, np.float32(scale), d_v)
+    return out.astype(np.float32), lse.astype(np.float32)
+
+
+@wrong("03.4", "holes in lse", says="The output is right; lse is not")
+def holes_in_lse(q, cache, indices, length, scale, d_v):
+    out, lse = without_holes(q, cache, indices, length, scale, d_v)
+    return out, np.logaddexp(lse, np.log(np.maximum((indices[:length] == -1).sum(), 1e-300)))
+
+
+@wrong("03.4", "lists instead of arrays", says="expected an array of shape")
+def lists(q, cache, indices, length, scale, d_v):
+    out, lse = without_holes(q, cache, indices, length, scale, d_v)
+    return out.tolist(), lse.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ def _place_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         (2091, 64, "a slot of the first article"),
         (47, 64, "a slot in page 0"),
         (-1, 64, "a hole"),
+        (0, 64, "the first slot of the pool"),
         (64, 64, "the first slot of a page"),
         (10, 3, "pages of another size"),
     ]
@@ -36,28 +38,48 @@ def _place_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
     for page in (1, 53, 61, 64, 256) if hidden else ():
         yield Case({"slot": int(rng.integers(page, 50_000)), "page": page}, label="slots anywhere, pages of any size")
         yield Case({"slot": -1, "page": page}, label="a hole")
+        yield Case({"slot": 0, "page": page}, label="the first slot of the pool")
 
 
 def _place_as(what: str) -> Callable[[int, int], Place]:
     """A wrong place: the right one with one thing mistaken."""
 
     def model(slot: int, page: int) -> Place:
-        index, offset, byte = _place(slot, page)
-        if what == "hole":
-            return slot // page, slot % page, slot * 656
         if slot == -1:
             return -1, -1, -1
+        index, offset, byte = _place(slot, page)
         changed = {
             "64": (*divmod(slot, 64), byte),
-            "swapped": (offset, index, byte),
+            "slot 0": (-1, -1, -1) if slot == 0 else (index, offset, byte),
             "in page": (index, offset, 656 * offset),
             "page start": (index, offset, 656 * page * index),
             "576": (index, offset, 576 * slot),
+            "584": (index, offset, 584 * slot),
             "1152": (index, offset, 1152 * slot),
         }
         return changed[what]
 
     return model
+
+
+def _hole_divided(case: Case, expected: Any, got: Any) -> bool:
+    """The page and offset of −1 as Python (rounding down) or C (rounding toward 0) divides it, by page or by 64."""
+    return case.inputs["slot"] == -1 and tuple(got[:2]) in {(-1, case.inputs["page"] - 1), (-1, 63), (0, -1)}
+
+
+def _hole_otherwise(case: Case, expected: Any, got: Any) -> bool:
+    """A hole that was seen, and answered by something else than three times −1."""
+    return bool(case.inputs["slot"] == -1)
+
+
+def _swapped(case: Case, expected: Any, got: Any) -> bool:
+    """Remainder first, quotient second, whatever byte follows."""
+    return expected[0] != expected[1] and tuple(got[:2]) == (expected[1], expected[0])
+
+
+def _only_byte(case: Case, expected: Any, got: Any) -> bool:
+    """The right page and offset with another byte."""
+    return isinstance(got, (list, tuple)) and tuple(got[:2]) == expected[:2] and got[2] != expected[2]
 
 
 _BYTE_HINTS = (
@@ -87,7 +109,27 @@ FIND_SLOT = Exercise(
                 "Compare slot with −1 before you divide.",
                 "if slot == -1: return -1, -1, -1",
             ),
-            _place_as("hole"),
+            when=_hole_divided,
+        ),
+        Misconception(
+            "hole otherwise",
+            "A hole has no place: all three numbers are −1 then. 0 would be a place, the first of the pool.",
+            (
+                "What does the statement say about a hole?",
+                "Three numbers come back for a hole, too.",
+                "if slot == -1: return -1, -1, -1",
+            ),
+            when=_hole_otherwise,
+        ),
+        Misconception(
+            "slot 0",
+            "You took slot 0 for a hole. It is a slot like any other, the first of page 0; only −1 is a hole.",
+            (
+                "Which test separates slots from holes in your answer?",
+                "Both `slot <= 0` and `not slot` are true for slot 0.",
+                "if slot == -1: return -1, -1, -1",
+            ),
+            _place_as("slot 0"),
         ),
         Misconception(
             "64",
@@ -107,7 +149,7 @@ FIND_SLOT = Exercise(
                 "A remainder is always below page, so it can only be the offset.",
                 "page_index = slot // page; offset = slot % page",
             ),
-            _place_as("swapped"),
+            when=_swapped,
         ),
         Misconception(
             "in page",
@@ -140,6 +182,22 @@ FIND_SLOT = Exercise(
                 "512 + 16 + 128 = 656.",
             ),
             _place_as("1152"),
+        ),
+        Misconception(
+            "584",
+            "You counted 584 bytes a token: that is the other layout, MODEL1. The V3.2 layout takes 656.",
+            (
+                "How many bytes does one token take in the V3.2 cache?",
+                "512 bytes of E4M3, 4 float32 scales, 64 BF16 values.",
+                "512 + 16 + 128 = 656.",
+            ),
+            _place_as("584"),
+        ),
+        Misconception(
+            "byte",
+            "The page and the offset are right; the first byte is not. Count all bytes of the pool before it.",
+            _BYTE_HINTS,
+            when=_only_byte,
         ),
     ),
     hints=(
@@ -196,6 +254,14 @@ def _translate_as(what: str) -> Callable[[Ints, Ints, int], Ints]:
             return _translate(safe, block_table, page)
         if what == "hole as slot 0":
             return np.where(hole, 0, _translate(positions, block_table, page))
+        if what == "position 0":
+            return np.where(positions == 0, -1, _translate(positions, block_table, page))
+        if what == "no remainder":
+            return np.where(hole, -1, block_table[rows, safe // page] * page + safe)
+        if what == "64 in the product":
+            return np.where(hole, -1, block_table[rows, safe // page] * 64 + safe % page)
+        if what == "64 in the quotient":
+            return np.where(hole, -1, block_table[rows, safe // 64] * page + safe % page)
         if what == "first table":
             return _translate(positions, np.broadcast_to(block_table[:1], block_table.shape), page)
         if what == "64":
@@ -279,6 +345,37 @@ TRANSLATE = Exercise(
                 "slot = block_table[r, p // page] · page + p % page.",
             ),
             _translate_as("64"),
+        ),
+        *(
+            Misconception(
+                key,
+                "You used 64 in one place and page in another. Quotient, remainder and product all take the size of a "
+                "page, the third argument.",
+                (
+                    "Where does a number 64 stand in your answer?",
+                    "A page holds page tokens; 64 is only the size that the kernels like best.",
+                    "slot = block_table[r, p // page] · page + p % page.",
+                ),
+                _translate_as(key),
+            )
+            for key in ("64 in the product", "64 in the quotient")
+        ),
+        Misconception(
+            "position 0",
+            "You took position 0 for a hole. It is the request's first token; only −1 marks a hole.",
+            (
+                "Which test separates tokens from holes in your answer?",
+                "`positions > 0` leaves out position 0.",
+                "holes = positions == -1",
+            ),
+            _translate_as("position 0"),
+        ),
+        Misconception(
+            "no remainder",
+            "You added the whole position to the page's first slot. Only its remainder counts there: the quotient has "
+            "already chosen the page.",
+            _STEP_HINTS,
+            _translate_as("no remainder"),
         ),
         Misconception(
             "page without offset",

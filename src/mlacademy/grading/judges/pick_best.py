@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +45,13 @@ def _pick_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         return Case(inputs, label=label, axes=(("request", "entry"),))
 
     if not hidden:
-        yield case("different scores", [[0.1, 0.9, 0.5, 0.7], [4.0, 1.0, 2.0, 3.0]], 3, [4, 4])
+        yield case("different scores", [[0.1, 0.9, 0.5, 0.7, 0.3, 0.8], [4.0, 1.0, 2.0, 6.0, 3.0, 5.0]], 4, [6, 6])
         yield case("equal scores", [[0.5, 2.0, 0.5, 2.0, 0.5]], 4, [5])
         yield case("contexts shorter than the row", [[0.5, 2.0, 9.0, 8.0], [3.0, 7.0, 5.0, 9.0]], 2, [2, 3])
         yield case("a context shorter than k", [[0.5, 2.0, 1.0], [1.0, 2.0, 3.0]], 3, [1, 3])
         yield case("NaN behind the length", [[0.5, 2.0, np.nan], [1.0, 3.0, np.inf]], 2, [2, 2])
+        yield case("k is a multiple of 64 already", [[0.5, 2.0, 1.0]], 64, [3])
+        yield case("a request without tokens", [[0.5, 2.0], [3.0, 1.0]], 2, [0, 2])
     for k in (1, 63, 64, 65, 130) if hidden else (70,):
         b, n = int(rng.integers(2, 5)), int(rng.integers(max(k - 20, 5), k + 60))
         scores = rng.integers(-4, 5, (b, n)) / 4  # few values, so that many are equal
@@ -73,6 +76,21 @@ def _pick_as(what: str) -> Callable[[Floats, int, Ints], Ints]:
         if what == "dropped after":
             best = _pick_with(np.nan_to_num(scores, nan=np.inf), k, full)
             return np.where(best < lengths[:, None], best, -1)
+        if what == "closed up":
+            best = _pick_with(np.nan_to_num(scores, nan=np.inf), k, full)
+            for r, row in enumerate(best):
+                left = row[(row >= 0) & (row < lengths[r])]
+                row[:] = -1
+                row[: len(left)] = left
+            return best
+        if what == "kept behind":
+            own = np.arange(scores.shape[1]) < lengths[:, None]
+            return _pick_with(np.where(own, scores, -np.inf), k, full)
+        if what == "whole width":
+            return _pick_with(scores, -(-k // 64) * 64, lengths)
+        if what == "one block more":
+            best = _pick_with(scores, k, lengths)
+            return best if k % 64 else np.pad(best, ((0, 0), (0, 64)), constant_values=-1)
         if what == "worst":
             return _pick_with(scores, k, lengths, key=lambda score, position: (score, position))
         if what == "by position":
@@ -86,6 +104,48 @@ def _pick_as(what: str) -> Callable[[Floats, int, Ints], Ints]:
     return model
 
 
+def _scores_of(case: Case, picked: Ints) -> list[list[float]]:
+    """The scores behind each row's picks, holes left out."""
+    scores = case.inputs["scores"]
+    return [[float(scores[r, p]) for p in row if p != -1] for r, row in enumerate(picked)]
+
+
+def _proper(case: Case, expected: Ints, got: Any) -> bool:
+    """Integers of the right shape: holes where they belong, and elsewhere positions of the row, none of them twice."""
+    lengths = case.inputs["lengths"]
+    return (
+        isinstance(got, np.ndarray)
+        and got.shape == expected.shape
+        and got.dtype.kind in "iu"
+        and bool(((got == -1) == (expected == -1)).all() and (got < lengths[:, None]).all())
+        and all(len(set(row[row != -1])) == (row != -1).sum() for row in got)
+    )
+
+
+def _ties(case: Case, expected: Ints, got: Any) -> bool:
+    """The right scores in the right order, and equal scores in no order at all (not even backwards)."""
+    if not _proper(case, expected, got) or _scores_of(case, got) != _scores_of(case, expected):
+        return False
+    return not np.array_equal(got, _pick_as("late ties")(*case.inputs.values()))
+
+
+def _unordered(case: Case, expected: Ints, got: Any) -> bool:
+    """The right scores, not best first: what np.argpartition gives."""
+    if not _proper(case, expected, got):
+        return False
+    mine, theirs = _scores_of(case, got), _scores_of(case, expected)
+    return mine != theirs and [sorted(row) for row in mine] == [sorted(row) for row in theirs]
+
+
+def _behind(case: Case, expected: Ints, got: Any) -> bool:
+    """Some position at or behind the row's length."""
+    return bool((np.asarray(got) >= case.inputs["lengths"][:, None]).any())
+
+
+_DROPPED = (
+    "You picked from the whole row and dropped what lay behind the length afterwards. The places are lost: tokens "
+    "inside the length that rank next should have taken them."
+)
 _LENGTH_HINTS = (
     "Look at the case: which of the row's scores belong to the request?",
     "Buffers are reused, so behind a row's length stands whatever an older request left, perhaps NaN. Take the first "
@@ -124,10 +184,17 @@ PICK_BEST = Exercise(
         ),
         Misconception(
             "dropped after",
-            "You picked from the whole row and dropped what lay behind the length afterwards. The places are lost: "
-            "tokens inside the length that rank next should have taken them.",
+            _DROPPED,
             _LENGTH_HINTS,
             _pick_as("dropped after"),
+        ),
+        Misconception("closed up", _DROPPED, _LENGTH_HINTS, _pick_as("closed up")),
+        Misconception(
+            "kept behind",
+            "You ranked the scores behind the length last, and then picked them all the same. Where a request has "
+            "fewer than k tokens, the places that are left hold −1.",
+            _LENGTH_HINTS,
+            _pick_as("kept behind"),
         ),
         Misconception(
             "one length",
@@ -182,6 +249,26 @@ PICK_BEST = Exercise(
             _pick_as("not padded"),
         ),
         Misconception(
+            "whole width",
+            "You picked as many tokens as the row is wide. Only k are asked for; the places from k on hold −1.",
+            (
+                "How many tokens stand in a row of your result, and how large is k?",
+                "k says how many to pick. The width only makes room, a multiple of 64.",
+                "order = np.argsort(-own, kind='stable')[:k]",
+            ),
+            _pick_as("whole width"),
+        ),
+        Misconception(
+            "one block more",
+            "Your rows are 64 entries too wide where k is a multiple of 64 already: then there is nothing to round up.",
+            (
+                "Which width does your formula give for k = 64?",
+                "k // 64 + 1 always goes one further. Adding 63 before the division does not.",
+                "width = (k + 63) // 64 · 64",
+            ),
+            _pick_as("one block more"),
+        ),
+        Misconception(
             "front",
             "You put the holes in front. Asked are the tokens first and the holes at the end.",
             (
@@ -190,6 +277,34 @@ PICK_BEST = Exercise(
                 "picked[r, : len(order)] = order",
             ),
             _pick_as("front"),
+        ),
+        Misconception(
+            "ties",
+            "Your scores are right, but equal ones do not go by position. NumPy's default sort is not stable: in a "
+            "short row it may happen to keep the order of equal scores, in a long one it does not.",
+            (
+                "Which kind of sort keeps equal entries in their order?",
+                "np.argsort takes kind='stable'. np.argpartition cannot: at the limit it takes any of several equal "
+                "scores.",
+                "order = np.argsort(-own, kind='stable')[:k]",
+            ),
+            when=_ties,
+        ),
+        Misconception(
+            "unordered",
+            "You picked the right scores, but not best first (np.argpartition alone leaves them in no order).",
+            (
+                "The scores are the right ones. In which order do they stand?",
+                "A partition splits a row into best and rest; only a sort orders it.",
+                "order = np.argsort(-own, kind='stable')[:k]",
+            ),
+            when=_unordered,
+        ),
+        Misconception(
+            "behind",
+            "Some of your positions lie at or behind the row's length: no token of this request stands there.",
+            _LENGTH_HINTS,
+            when=_behind,
         ),
     ),
     hints=(

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlacademy.grading.compare import Close
 from mlacademy.grading.exercise import Case, Exercise, Misconception
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Result = tuple[Array, Array]
-
-
-def _attend(q: Array, cache: Array, indices: Ints, length: int, scale: float, d_v: int) -> Result:
-    tokens = cache.reshape(-1, cache.shape[2])
-    named = np.array([slot for slot in indices[:length] if slot != -1], dtype=np.int64)
-    return _softmax(scale * q @ tokens[named].T, tokens[named, :d_v])
-
-
-def _softmax(logits: Array, values: Array) -> Result:
-    if logits.shape[1] == 0:
-        return np.zeros((len(logits), values.shape[1])), np.full(len(logits), np.inf)
-    top = logits.max(axis=1, keepdims=True)
-    e = np.exp(logits - top)
-    total = e.sum(axis=1, keepdims=True)
-    return e / total @ values, (top + np.log(total))[:, 0]
+from mlacademy.grading.judges import sparse_mistakes as mistakes
 
 
 def _cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
@@ -40,14 +20,20 @@ def _cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         spread: float = 1.0,
         d_v: int = 4,
         older: tuple[int, ...] = (),
+        below: float = 0.0,
     ) -> Case:
-        """A cache that is NaN wherever no entry that counts points, but for the slots of `older` tokens."""
+        """A cache that is NaN wherever no entry that counts points, but for the slots of `older` tokens.
+
+        ``below`` moves the scores of head h down, by about 5 · scale · below · 4^h.
+        """
         h, d, pages, page = 3, 6, 5, 4
         length = len(indices) if length is None else length
         used = [*older, *(slot for slot in indices[:length] if slot != -1)]
         tokens = np.full((pages * page, d), np.nan)
         tokens[used] = rng.normal(size=(len(used), d))
         q = spread * rng.normal(size=(h, d))
+        if below:
+            tokens[:, -1], q[:, -1] = tokens[:, -1] + 5.0, -below * 4.0 ** np.arange(h)
         scale = float(rng.uniform(0.3, 0.9))
         inputs = {
             "q": q,
@@ -67,6 +53,7 @@ def _cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         yield case("entries behind the length", [10, -1, 2, 15, 6], length=3, older=(15, 6))
         yield case("garbage behind the length", [4, 9, 2_147_483_647, -7], length=2)
         yield case("large logits", [3, 17, 6, -1], spread=900.0)
+        yield case("scores far below zero", [12, -1, 7, 3], below=1_000.0)
         yield case("a list of holes", [-1, -1, -1])
         return
     for count in (1, 5, 12, 40):
@@ -79,81 +66,6 @@ def _cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
     yield case("large logits", rng.integers(0, 20, 9).tolist(), spread=2000.0)
     yield case("a length of 0", [3, 4], length=0)
     yield case("a list of holes", [-1] * 6)
-
-
-def _attend_as(what: str) -> Callable[..., Result]:
-    """A wrong attention: the right one with one thing mistaken."""
-
-    @np.errstate(all="ignore")
-    def model(q: Array, cache: Array, indices: Ints, length: int, scale: float, d_v: int) -> Result:
-        d = cache.shape[2]
-        tokens = cache.reshape(-1, d)
-        kept = indices[:length]
-        hole = kept == -1
-        if what in ("zeros", "masked NaN", "last"):
-            rows = tokens[np.where(hole, -1 if what == "last" else 0, kept)]
-            if what == "zeros":
-                rows = np.where(hole[:, None], 0.0, rows)
-            logits = scale * q @ rows.T
-            if what == "masked NaN":
-                logits = np.where(hole, -np.inf, logits)
-            return _softmax(logits, rows[:, :d_v])
-        if what == "length":
-            return _attend(q, cache, indices, len(indices), scale, d_v)
-        if what == "slot 0":
-            return _attend(q, cache, kept[kept > 0], length, scale, d_v)
-        if what == "unique":
-            return _attend(q, cache, np.unique(kept[~hole]), length, scale, d_v)
-        if what == "no scale":
-            return _attend(q, cache, indices, length, 1.0, d_v)
-        if what == "root":
-            return _attend(q, cache, indices, length, d**-0.5, d_v)
-        named = kept[~hole]
-        if what == "last values":
-            return _softmax(scale * q @ tokens[named].T, tokens[named, d - d_v :])
-        if what == "all values":
-            return _softmax(scale * q @ tokens[named].T, tokens[named])
-        out, lse = _attend(q, cache, indices, length, scale, d_v)
-        if what == "base 2":
-            return out, lse / np.log(2)
-        if what == "sum":
-            return out, np.exp(lse)
-        if what == "relative":
-            return out, lse - (scale * q @ tokens[named].T).max(axis=1)
-        return out, np.where(lse == np.inf, -np.inf, lse)
-
-    return model
-
-
-def _overflow(case: Case, expected: Any, got: Any) -> bool:
-    """Infinite or NaN results where the logits are beyond what exp can take."""
-    logits = case.inputs["scale"] * np.abs(case.inputs["q"]).max()
-    try:
-        finite = all(np.isfinite(np.asarray(part, dtype=np.float64)).all() for part in got)
-    except (TypeError, ValueError):
-        return False
-    return bool(logits > 100 and not finite)
-
-
-def _empty(case: Case, expected: Any, got: Any) -> bool:
-    """NaN where no entry counts."""
-    counted = case.inputs["indices"][: case.inputs["length"]]
-    try:
-        nan = any(np.isnan(np.asarray(part, dtype=np.float64)).any() for part in got)
-    except (TypeError, ValueError):
-        return False
-    return bool(nan and (counted == -1).all())
-
-
-def _over_heads(case: Case, expected: Any, got: Any) -> bool:
-    """Weights that sum to 1 over the heads of a token."""
-    q, cache, indices, length, scale, d_v = case.inputs.values()
-    rows = cache.reshape(-1, cache.shape[2])[[slot for slot in indices[:length] if slot != -1]]
-    logits = scale * q @ rows.T
-    weights = np.exp(logits - logits.max(axis=0))
-    mixed = weights / weights.sum(axis=0) @ rows[:, :d_v]
-    out = np.asarray(got[0], dtype=np.float64)
-    return bool(np.allclose(mixed, out, rtol=1e-9, atol=1e-9) and not np.allclose(expected[0], out))
 
 
 def _digits(value: float) -> str:
@@ -171,6 +83,11 @@ _LSE_HINTS = (
     "lse is the natural logarithm of the sum of exp(scaled score). If you subtracted the largest score before exp, it "
     "has to come back.",
     "lse = top + np.log(np.exp(scores − top).sum(axis=1)).",
+)
+_MAXIMUM_HINTS = (
+    "What are np.exp(1000.0) and np.exp(-1000.0)?",
+    "Subtract each head's own largest score before exp, and add it to the logarithm afterwards.",
+    "top = scores.max(axis=1, keepdims=True); weights = np.exp(scores − top)",
 )
 _VALUE_HINTS = (
     "A cached row serves twice: whole as the key, in part as the value. Which part?",
@@ -192,32 +109,39 @@ SPARSE_ATTENTION = Exercise(
     parameters=("q", "cache", "indices", "length", "scale", "d_v"),
     outputs=("out", "lse"),
     cases=_cases,
-    reference=_attend,
+    reference=mistakes.attend,
     compare=Close(
         atol=1e-9,
         rtol=1e-9,
-        why="values are a few units, and scores of thousands carry a float64 error of about 1e-12 into the weights",
+        why="values are a few units, and float64 scores of tens of thousands bring about 1e-11 into the weights",
     ),
     misconceptions=(
+        Misconception(
+            "empty",
+            "No entry counts in this case, and NaN came out: 0 was divided by 0, or −∞ taken from −∞. "
+            "The output is 0 and lse is +∞ then.",
+            _EMPTY_HINTS,
+            when=mistakes.empty,
+        ),
         Misconception(
             "zeros",
             "Your holes take part: a row of zeros has the score 0, and softmax gives a score of 0 the weight e⁰ = 1. "
             "A hole needs the weight 0, that is the score −∞.",
             _HOLE_HINTS,
-            _attend_as("zeros"),
+            mistakes.attend_as("zeros"),
         ),
         Misconception(
             "last",
             "A hole read the last slot of the pool: in NumPy the index −1 counts from the end.",
             _HOLE_HINTS,
-            _attend_as("last"),
+            mistakes.attend_as("last"),
         ),
         Misconception(
             "masked NaN",
             "Your holes have the weight 0, but the row that you read in their place holds NaN, and 0 · NaN is NaN. "
             "Replace a hole's values as well, or do not read them at all.",
             _HOLE_HINTS,
-            _attend_as("masked NaN"),
+            mistakes.attend_as("masked NaN"),
         ),
         Misconception(
             "slot 0",
@@ -227,7 +151,7 @@ SPARSE_ATTENTION = Exercise(
                 "An entry of 0 names the first token of page 0.",
                 "Keep entries that differ from −1: used[used != -1].",
             ),
-            _attend_as("slot 0"),
+            mistakes.attend_as("slot 0"),
         ),
         Misconception(
             "unique",
@@ -237,7 +161,7 @@ SPARSE_ATTENTION = Exercise(
                 "np.unique and set() drop repetitions.",
                 "Index the cache with the list as it is; repeated entries give repeated rows.",
             ),
-            _attend_as("unique"),
+            mistakes.attend_as("unique"),
         ),
         Misconception(
             "length",
@@ -247,7 +171,28 @@ SPARSE_ATTENTION = Exercise(
                 "Only the first length entries count.",
                 "used = indices[:length]",
             ),
-            _attend_as("length"),
+            mistakes.attend_as("length"),
+        ),
+        Misconception(
+            "filter first",
+            "You dropped the holes first and took length entries of what was left. length counts places of the list, "
+            "holes included.",
+            (
+                "Which entries does your answer use in this case, and where in the list do they stand?",
+                "The list ends at length. What is cut off first cannot move up.",
+                "used = indices[:length]; used = used[used != -1]",
+            ),
+            mistakes.attend_as("filter first"),
+        ),
+        Misconception(
+            "first hole",
+            "You stopped at the first hole. Holes may stand anywhere, with tokens behind them.",
+            (
+                "Which entries does your answer use in this case?",
+                "A hole says nothing about the entries behind it.",
+                "Pass over a hole (continue), do not end the loop (break).",
+            ),
+            mistakes.attend_as("first hole"),
         ),
         Misconception(
             "no scale",
@@ -257,7 +202,7 @@ SPARSE_ATTENTION = Exercise(
                 "Softmax depends on how far scores are apart; scale decides that.",
                 "scores = scale * (q @ rows.T)",
             ),
-            _attend_as("no scale"),
+            mistakes.attend_as("no scale"),
         ),
         Misconception(
             "root",
@@ -267,7 +212,7 @@ SPARSE_ATTENTION = Exercise(
                 "DeepSeek-V3.2 scales by 0.1352, not by 1/√576 = 0.0417.",
                 "scores = scale * (q @ rows.T)",
             ),
-            _attend_as("root"),
+            mistakes.attend_as("root"),
         ),
         Misconception(
             "heads",
@@ -277,37 +222,57 @@ SPARSE_ATTENTION = Exercise(
                 "With scores of shape [h, n] the tokens are the last axis.",
                 "weights / weights.sum(axis=1, keepdims=True), and the maximum along the same axis.",
             ),
-            when=_over_heads,
+            when=mistakes.over_heads,
+        ),
+        Misconception(
+            "undivided",
+            "Your output is the sum of weight times value; it is not divided by the sum of the weights.",
+            (
+                "What do the weights of one head add up to in your answer?",
+                "Softmax weights are exponentials divided by their sum, so that they add up to 1.",
+                "out = weights @ rows[:, :d_v] / weights.sum(axis=1, keepdims=True)",
+            ),
+            when=mistakes.undivided,
+        ),
+        Misconception(
+            "short keys",
+            "You computed the scores over the first d_v elements. The key is the whole row; only the value is shorter.",
+            (
+                "How many products does one score add up?",
+                "The last columns, RoPE, carry the token's position. They belong to the key.",
+                "scores = scale * (q @ rows.T)",
+            ),
+            mistakes.attend_as("short keys"),
         ),
         Misconception(
             "last values",
             "You took the last d_v columns as values; the value is the first d_v columns of a row.",
             _VALUE_HINTS,
-            _attend_as("last values"),
+            mistakes.attend_as("last values"),
         ),
         Misconception(
             "all values",
             "Your output is as wide as a key. The value is the first d_v columns of a row only.",
             _VALUE_HINTS,
-            _attend_as("all values"),
+            mistakes.attend_as("all values"),
         ),
         Misconception(
             "base 2",
             "Your lse is a base-2 logarithm. Asked is the natural one.",
             _LSE_HINTS,
-            _attend_as("base 2"),
+            mistakes.attend_as("base 2"),
         ),
         Misconception(
             "relative",
             "Your lse is relative to the largest score: after subtracting it for exp, add it back.",
             _LSE_HINTS,
-            _attend_as("relative"),
+            mistakes.attend_as("relative"),
         ),
         Misconception(
             "sum",
             "You returned the sum of the exponentials; asked is its natural logarithm.",
             _LSE_HINTS,
-            _attend_as("sum"),
+            mistakes.attend_as("sum"),
         ),
         Misconception(
             "minus infinity",
@@ -318,25 +283,60 @@ SPARSE_ATTENTION = Exercise(
                 "ln 0 is −∞, but the public interface marks an empty row by +∞.",
                 "Return +np.inf for every head when no entry counts.",
             ),
-            _attend_as("minus infinity"),
+            mistakes.attend_as("minus infinity"),
         ),
         Misconception(
-            "empty",
-            "No entry counts in this case, and your answer divided 0 by 0. The output is 0 and lse is +∞ then.",
+            "empty lse",
+            "No entry counts in this case: out is right, and lse must be +∞ for every head.",
             _EMPTY_HINTS,
-            when=_empty,
+            when=mistakes.empty_lse,
+        ),
+        Misconception(
+            "hole outweighs",
+            "The scores of a head lie far below zero here, and your holes outweigh the tokens: the number that stands "
+            "for a hole's score is larger than theirs. Only −∞ is below every score.",
+            _HOLE_HINTS,
+            when=mistakes.hole_outweighs,
+        ),
+        Misconception(
+            "one maximum",
+            "You subtracted one maximum for all heads. A head whose scores all lie far below it gets exp(…) = 0 for "
+            "every token, and then divides 0 by 0.",
+            _MAXIMUM_HINTS,
+            mistakes.attend_as("one maximum"),
         ),
         Misconception(
             "overflow",
             "The scores of this case are large, and exp of anything above 709 overflows in float64. Softmax does not "
             "change when a head's largest score is subtracted from all of its scores; then no exponent is above 0.",
-            (
-                "What is np.exp(1000.0)?",
-                "Subtract each head's largest score before exp, and add it to the logarithm afterwards.",
-                "top = scores.max(axis=1, keepdims=True); weights = np.exp(scores − top)",
-            ),
-            when=_overflow,
+            _MAXIMUM_HINTS,
+            when=mistakes.overflow,
         ),
+        Misconception(
+            "underflow",
+            "All scores of a head lie far below zero here, and exp of anything below −745 is 0. Subtract the head's "
+            "largest score, also where it is negative (a maximum that starts from 0 never gets below 0).",
+            _MAXIMUM_HINTS,
+            when=mistakes.underflow,
+        ),
+        Misconception(
+            "poisoned",
+            "NaN reached your result. Slots that the list does not name hold NaN, and a weight of 0 does not help: "
+            "0 · NaN is NaN. Read only the slots that count.",
+            _HOLE_HINTS,
+            when=mistakes.poisoned,
+        ),
+        Misconception(
+            "single",
+            "You computed in float32, which keeps about 7 digits. Asked is float64, the type of the inputs.",
+            (
+                "Which dtype does your result have?",
+                "One float32 array in a product of two is enough to lose digits before the product.",
+                "Leave the inputs in float64; create arrays without a dtype, or with np.float64.",
+            ),
+            when=mistakes.single,
+        ),
+        Misconception("only lse", "The output is right; lse is not.", _LSE_HINTS, when=mistakes.only_lse),
     ),
     hints=(
         "In this order: which slots count, their rows, the scores of all heads, softmax, values.",
