@@ -51,6 +51,9 @@ DISK_GB = {"cpu": 2.5, "default": 9.0}
 """What the environment takes when installed (2.0 and 7.5 GB measured), with room for pip to unpack."""
 
 
+_OFFLINE = ("NewConnectionError", "NameResolutionError", "Could not fetch URL", "ProxyError", "from versions: none")
+
+
 class SetupError(Exception):
     """The environment cannot be made; the message is one sentence that says why and what to do."""
 
@@ -110,7 +113,10 @@ class Steps:
                     raise
         if child.returncode != 0:
             told = next((line for line in reversed(tail) if line.lower().startswith("error")), "")
-            raise SetupError(f"`{' '.join(command[:4])} …` failed. {told} The whole log: {LOG}".replace("  ", " "))
+            offline = any(word in line for line in tail for word in _OFFLINE)
+            hint = "Is there a connection to the package index?" if offline else ""
+            words = (f"`{' '.join(command[:4])} …` failed.", told, hint, f"The whole log: {LOG}.")
+            raise SetupError(" ".join(word for word in (*words, "Run it again to go on where it stopped.") if word))
 
     def close(self) -> None:
         print(f"The environment is ready: {time.monotonic() - self._started:.0f} s in all.", flush=True)
@@ -337,14 +343,7 @@ def main() -> int:
                 return 0
             torch = choose_torch(options.torch, stamp.get("torch"))
             check_prerequisites(torch)
-            fresh = switched or not _usable()
-            try:
-                make_environment(torch, stamp, fresh=fresh)
-            except SetupError:
-                if fresh or stamp.get("packages") == packages_key():
-                    raise
-                print("The environment in .venv/ could not be mended; making it again.", flush=True)
-                make_environment(torch, {}, fresh=True)
+            make_environment(torch, stamp, fresh=switched or not _usable())
     except SetupError as error:
         print(f"make setup: {error}", file=sys.stderr)
         return 1

@@ -144,7 +144,7 @@ def test_a_failing_command_tells_its_error_and_the_log(
     monkeypatch.setattr(script, "LOG", tmp_path / "setup.log")
     steps = script.Steps(3)
     with (
-        pytest.raises(script.SetupError, match=r"ERROR: No space left\. The whole log: .*setup\.log"),
+        pytest.raises(script.SetupError, match=r"failed\. ERROR: No space left\. The whole log: .*setup\.log"),
         steps.step("Trying"),
     ):
         steps.run("sh", "-c", "echo Collecting torch; echo ERROR: No space left.; exit 2")
@@ -259,3 +259,57 @@ def test_a_stamp_counts_only_for_the_environment_it_was_written_in(
     assert script.read_stamp() == {}, "the clone was moved"
     script.STAMP.write_text("{")
     assert script.read_stamp() == {}, "it was written half"
+
+
+def test_without_a_connection_the_index_is_asked_about(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(script, "LOG", tmp_path / "setup.log")
+    said = "echo 'ERROR: Could not find a version that satisfies the requirement torch (from versions: none)'; exit 1"
+    with pytest.raises(script.SetupError, match=r"Is there a connection to the package index\? .* Run it again"):
+        script.Steps(1).run("sh", "-c", said)
+
+
+@pytest.mark.parametrize(
+    ("torch", "platform", "own_index"), [("cpu", "linux", True), ("default", "linux", False), ("cpu", "darwin", False)]
+)
+def test_torch_comes_first_at_its_pinned_version_from_the_chosen_index(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, torch: str, platform: str, own_index: bool
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(script.sys, "platform", platform)
+    monkeypatch.setattr(script.Steps, "run", lambda self, *command: commands.append(command))
+    script.install_packages(script.Steps(2), torch)
+    first, second = commands
+    assert first[-1] == f"torch=={script._constrained('torch')}"
+    assert (script.CPU_TORCH_INDEX in first) == own_index
+    assert script.CPU_TORCH_INDEX not in second
+    assert all("-c" in command and str(script.CONSTRAINTS) in command for command in commands)
+    assert any(word.startswith("jupyterlab") for word in second)
+
+
+def test_a_complete_environment_is_left_alone_and_a_changed_source_builds_only(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    noted = {"packages": script.packages_key(), "native": script.native_key(), "torch": "cpu"}
+    monkeypatch.setattr(sys, "argv", ["setup_environment.py"])
+    monkeypatch.setattr(script, "BUILD", tmp_path)
+    monkeypatch.setattr(script, "LOG", tmp_path / "setup.log")
+    monkeypatch.setattr(script, "STAMP", tmp_path / "stamp.json")
+    monkeypatch.setattr(script, "read_stamp", lambda: dict(noted))
+    monkeypatch.setattr(script, "_usable", lambda: True)
+    monkeypatch.setattr(script.Steps, "run", lambda self, *command: commands.append(command))
+    assert script.main() == 0
+    assert commands == []
+    assert "up to date" in capsys.readouterr().out
+    noted["native"] = ""
+    assert script.main() == 0
+    assert commands[0][-2:] == ("-e", str(script.ROOT))
+    assert not any("torch" in word for command in commands for word in command)
+    assert script.json.loads(script.STAMP.read_text())["native"] == script.native_key()
+    monkeypatch.setattr(sys, "argv", ["setup_environment.py", "--torch", "default"])
+    noted["native"] = script.native_key()
+    commands.clear()
+    assert script.main() == 0
+    assert "--clear" in commands[0], "another build of torch needs an empty environment"
