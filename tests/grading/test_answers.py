@@ -13,7 +13,8 @@ from mlacademy.grading import guard, judges
 from mlacademy.grading.answers import Answer, load
 from mlacademy.grading.compare import Difference
 from mlacademy.grading.exercise import STREAMS, Exercise
-from mlacademy.grading.judge import _difference, _inputs, _prepare, judge
+from mlacademy.grading.judge import judge
+from mlacademy.grading.outcomes import difference, inputs_of, prepare
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
@@ -91,12 +92,12 @@ def test_every_model_of_a_mistake_differs_from_the_reference(exercise: Exercise)
             continue
         found: list[Difference | None] = []
         for stream in ("visible", "hidden"):
-            for item in _prepare(exercise, stream):
+            for item in prepare(exercise, stream):
                 try:
-                    wrong = known.model(**_inputs(item.case, item.pickled))
+                    wrong = known.model(**inputs_of(item.case, item.pickled))
                 except Exception:  # a model may make no sense on some inputs
                     continue
-                found.append(_difference(exercise, item.case, item.expected, _as_received(wrong)))
+                found.append(difference(exercise, item.case, item.expected, _as_received(wrong)))
         assert any(found), f"{known.key}: the model equals the reference on every case"
 
 

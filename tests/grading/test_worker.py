@@ -22,7 +22,7 @@ import pytest
 
 from mlacademy import fp8
 from mlacademy.fp8 import decode_e4m3
-from mlacademy.grading import Close, Exact, Exercise, judge
+from mlacademy.grading import Close, Exact, Exercise, judge, wire
 from mlacademy.grading.process import Job, Worker, shared
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as the names of a notebook are
@@ -348,6 +348,38 @@ def test_many_slow_cases_are_stopped_together(make: Callable[..., Exercise]) -> 
 @pytest.mark.parametrize("answer", [closes_everything, scribbles, kills_its_parent])
 def test_disturbing_the_process_costs_only_this_answer(exercise: Exercise, answer: Any) -> None:
     assert not judge(exercise, answer)
+    assert judge(exercise, lambda x, factor: x * np.float32(factor))
+
+
+FORGED: list[Any] = [
+    {"m": "result", "case": 0, "value": {"t": "none"}, "changed": ["x"]},
+    {"m": "result", "case": 0, "value": {"t": "none"}, "overrun": {"a": 1}},
+    {"m": "result", "case": 0, "value": {"t": "array", "dtype": "O", "shape": [1]}},
+    {"m": "result", "case": 0, "value": [1]},
+    {"m": "raised", "case": 0, "type": 3, "bases": 5, "frames": 7},
+    {"m": "raised", "case": 0, "type": "E", "text": "t", "frames": [["/etc/passwd", 1, "f"], 3]},
+    {"m": "load failed", "case": [], "bases": None},
+    {"m": "passed", "case": 0},
+    {"m": "done", "library": 3},
+    {"m": 0},
+]
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=str)
+def test_forged_messages_are_no_results_and_do_no_harm(exercise: Exercise, forged: Any) -> None:
+    data = wire.pack(forged, [])
+
+    def forges(x: Any, factor: int) -> Any:
+        for number in range(3, 64):
+            try:
+                os.write(number, data)
+            except OSError:
+                continue
+        os._exit(0)
+
+    verdict = judge(exercise, forges)
+    assert not verdict
+    assert "root:" not in str(verdict)
     assert judge(exercise, lambda x, factor: x * np.float32(factor))
 
 

@@ -146,7 +146,7 @@ def _load_failed(exercise: Exercise, message: dict[str, Any]) -> Failure:
     return Failure("load", f"{exercise.entry} could not be loaded by the checker: {kind}: {text[:300]}")
 
 
-def of_message(exercise: Exercise, message: dict[str, Any], answer: Any, reply: Reply) -> Failure | None:
+def of_message(exercise: Exercise, message: dict[str, Any], answer: Any) -> Failure | None:
     """What a runner's message about one case says went wrong; None for a result to be compared."""
     kind = message.get("m")
     if kind == "too large":

@@ -5,27 +5,21 @@ The reference and every expected value stay in this process. The worker gets the
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
-import pickle
-import random
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
-import numpy as np
 
 from mlacademy.grading import failures, guard
-from mlacademy.grading.compare import Compare, Difference, is_torch
-from mlacademy.grading.exercise import Case, Exercise, Misconception
+from mlacademy.grading.exercise import Exercise, Misconception
 from mlacademy.grading.failures import Failure
+from mlacademy.grading.outcomes import Outcome, Prepared, holds_torch, outcomes_of, own_randomness, prepare, recognise
 from mlacademy.grading.process import Job, Reply, Worker, shared
 from mlacademy.grading.verdict import Verdict
-from mlacademy.grading.wire import Foreign, Tensor, WireError, decode
 
 MAX_ANSWER = 256 << 20
 PRINTED_LINES = 30
@@ -41,24 +35,6 @@ class Source:
     own: int = -1
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One case after the run: what came (None when nothing came) and what is wrong with it (None when nothing is)."""
-
-    case: Case
-    hidden: bool
-    expected: Any
-    got: Any = None
-    failure: Failure | None = None
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    case: Case
-    pickled: bytes
-    expected: Any
-
-
 def judge(
     exercise: Exercise, answer: Any, *, streams: tuple[str, ...] = ("visible",), worker: Worker | None = None
 ) -> Verdict:
@@ -72,48 +48,17 @@ def judge(
         return _verdict(exercise, "manual", "A person reads this answer and gives the points.", begin=begin)
     early = _refuse_early(exercise, answer)
     if early is None:
-        prepared = [(item, stream != "visible") for stream in streams for item in _prepare(exercise, stream)]
+        prepared = [(item, stream != "visible") for stream in streams for item in prepare(exercise, stream)]
         job = _job(exercise, answer, [item for item, _ in prepared])
         if isinstance(job, Failure):
             early = job
         else:
             reply = (worker or shared()).run(job)
-            with _own_randomness():
-                outcomes = _outcomes(exercise, prepared, reply, answer)
+            with own_randomness():
+                outcomes = outcomes_of(exercise, prepared, reply, answer)
                 return _conclude(exercise, outcomes, reply, begin, more="hidden" not in streams)
     state = "unanswered" if early.kind == "unanswered" else "failed"
     return _verdict(exercise, state, early.sentence, failure=early, begin=begin)
-
-
-@functools.lru_cache(maxsize=16)
-def _prepare(exercise: Exercise, stream: str) -> list[_Prepared]:
-    assert exercise.reference is not None
-    prepared = []
-    with _own_randomness():
-        for case in exercise.make_cases(stream):
-            pickled = cloudpickle.dumps(list(case.inputs.values()))
-            prepared.append(_Prepared(case, pickled, exercise.reference(**_inputs(case, pickled))))
-    return prepared
-
-
-def _inputs(case: Case, pickled: bytes) -> dict[str, Any]:
-    """A fresh copy of a case's inputs."""
-    return dict(zip(case.inputs, pickle.loads(pickled), strict=True))
-
-
-@contextlib.contextmanager
-def _own_randomness() -> Iterator[None]:
-    """Leave the learner's global generators as they were, whatever a judge does with them."""
-    python, numpy = random.getstate(), np.random.get_state()
-    torch = sys.modules.get("torch")
-    state = torch.random.get_rng_state() if torch is not None else None
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        if torch is not None and state is not None:
-            torch.random.set_rng_state(state)
 
 
 def _refuse_early(exercise: Exercise, answer: Any) -> Failure | None:
@@ -142,7 +87,7 @@ def _library_name(answer: Any, forbids: tuple[str, ...]) -> str:
     return ""
 
 
-def _job(exercise: Exercise, answer: Any, prepared: list[_Prepared]) -> Job | Failure:
+def _job(exercise: Exercise, answer: Any, prepared: list[Prepared]) -> Job | Failure:
     pickled = None
     if not isinstance(answer, Source):
         try:
@@ -152,7 +97,7 @@ def _job(exercise: Exercise, answer: Any, prepared: list[_Prepared]) -> Job | Fa
         if len(pickled) > MAX_ANSWER:
             return failures.oversized(exercise, len(pickled))
     calls = [item.pickled for item in prepared] if exercise.kind == "function" else None
-    needs_torch = any(_holds_torch(item.expected) for item in prepared) or b"torch" in (pickled or b"")[:1_000_000]
+    needs_torch = any(holds_torch(item.expected) for item in prepared) or b"torch" in (pickled or b"")[:1_000_000]
     preload = ["torch"] if needs_torch or any(call.find(b"torch") >= 0 for call in calls or []) else []
     preload += [name for name in exercise.forbids if name.startswith(_PRELOAD_PREFIXES)]
     return Job(
@@ -168,124 +113,6 @@ def _job(exercise: Exercise, answer: Any, prepared: list[_Prepared]) -> Job | Fa
         call_seconds=exercise.seconds,
         total_seconds=4 * exercise.seconds,
     )
-
-
-def _outcomes(exercise: Exercise, prepared: list[tuple[_Prepared, bool]], reply: Reply, answer: Any) -> list[Outcome]:
-    by_case: dict[int, tuple[dict[str, Any], list[bytes]]] = {}
-    for message, buffers in reply.messages:
-        if isinstance(message.get("case"), int):
-            by_case.setdefault(message["case"], (message, buffers))
-    library = _library_used(reply)
-    outcomes: list[Outcome] = []
-    ended = failures.of_end(exercise, reply)
-    for number, (item, hidden) in enumerate(prepared):
-        message, buffers = by_case.get(number, ({}, []))
-        failure = failures.of_message(exercise, message, answer, reply) if message else None
-        got: Any = None
-        if library:
-            failure = failures.library(exercise, library)
-        elif not message:
-            failure = ended or failures.lost(exercise)
-        elif failure is None:
-            try:
-                got = decode(message.get("value") or {}, buffers)
-            except WireError as error:
-                failure = failures.malformed(exercise, str(error))
-        if failure is None and exercise.kind == "value" and isinstance(item.expected, dict):
-            outcomes += _keys(exercise, item.expected, got)
-            continue
-        if failure is None:
-            failure = _wrong(exercise, item, got)
-        outcomes.append(Outcome(item.case, hidden, item.expected, got, failure))
-    return outcomes
-
-
-def _library_used(reply: Reply) -> str:
-    for message, _ in reply.messages:
-        names = message.get("library")
-        if isinstance(names, list) and names:
-            return str(names[0])[:120]
-    return ""
-
-
-def _keys(exercise: Exercise, expected: dict[Any, Any], got: Any) -> list[Outcome]:
-    """A dict of predictions, one outcome a key."""
-    outcomes = []
-    for key, value in expected.items():
-        case = Case(label=str(key), part=str(key) if exercise.parts else None)
-        name = f"{exercise.entry}[{key!r}]"
-        failure: Failure | None = None
-        if not isinstance(got, dict):
-            failure = failures.unanswered(exercise) if got is Ellipsis else failures.not_a_dict(exercise, got, expected)
-        elif key not in got:
-            failure = Failure("key", f"{exercise.entry} has no key {key!r}.")
-        elif got[key] is Ellipsis:
-            failure = Failure("unanswered", f"{name} is not answered yet.")
-        else:
-            found = _difference(exercise, case, value, got[key])
-            failure = failures.of_difference(exercise, replace(found, output=name)) if found else None
-        outcomes.append(Outcome(case, False, value, got.get(key) if isinstance(got, dict) else got, failure))
-    return outcomes
-
-
-def _wrong(exercise: Exercise, item: _Prepared, got: Any) -> Failure | None:
-    if got is Ellipsis:
-        return failures.unanswered(exercise)
-    if got is None and item.expected is not None:
-        return failures.nothing(exercise, item.expected)
-    difference = _difference(exercise, item.case, item.expected, got)
-    return failures.of_difference(exercise, difference) if difference else None
-
-
-def _difference(exercise: Exercise, case: Case, expected: Any, got: Any) -> Difference | None:
-    names, how = exercise.outputs, exercise.compare
-    if not isinstance(how, (Compare, tuple)):
-        if isinstance(got, Foreign):
-            return Difference(names[0], "type", "plain numbers, lists or arrays", f"is {got.what}")
-        try:
-            return how(case, expected, _friendly(got, expected))
-        except Exception as error:  # an own comparison may meet any shape; it must not take the notebook down
-            return Difference(names[0], "type", "a result of the stated form", f"cannot be compared ({error})")
-    if exercise.kind == "value":
-        names = (exercise.entry,)
-    if len(names) == 1:
-        axes = case.axes[0] if case.axes else ()
-        magnitude = case.magnitude[0] if case.magnitude else None
-        return (how if isinstance(how, Compare) else how[0])(names[0], expected, got, axes, magnitude)
-    if not isinstance(got, (list, tuple)) or len(got) != len(names):
-        came = f"{len(got)} results" if isinstance(got, (list, tuple)) else "one result"
-        sentence = f"{exercise.entry} returned {came}; expected {len(names)}: {', '.join(names)}."
-        return Difference(exercise.entry, "length", len(names), came, sentence=sentence)
-    for position, name in enumerate(names):
-        one = how if isinstance(how, Compare) else how[position]
-        axes = case.axes[position] if position < len(case.axes) else ()
-        magnitude = case.magnitude[position] if position < len(case.magnitude) else None
-        found = one(name, expected[position], got[position], axes, magnitude)
-        if found is not None:
-            return found
-    return None
-
-
-def _holds_torch(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(_holds_torch(item) for item in value)
-    if isinstance(value, dict):
-        return any(_holds_torch(item) for item in value.values())
-    return is_torch(value)
-
-
-def _friendly(got: Any, expected: Any) -> Any:
-    """Tensors from the worker as torch tensors where torch is expected, as NumPy arrays elsewhere."""
-    if isinstance(got, (list, tuple)):
-        return type(got)(_friendly(item, expected) for item in got)
-    if isinstance(got, dict):
-        return {key: _friendly(item, expected) for key, item in got.items()}
-    if isinstance(got, Tensor):
-        if not _holds_torch(expected):
-            return got.array
-        torch = sys.modules["torch"]
-        return torch.from_numpy(got.array).to(getattr(torch, got.dtype))
-    return got
 
 
 def _conclude(exercise: Exercise, outcomes: list[Outcome], reply: Reply, begin: float, *, more: bool) -> Verdict:
@@ -305,7 +132,7 @@ def _conclude(exercise: Exercise, outcomes: list[Outcome], reply: Reply, begin: 
         return _verdict(exercise, "passed", summary, points=points, parts=parts, reply=reply, begin=begin)
     first = wrong[0]
     assert first.failure is not None
-    known = _recognise(exercise, wrong) if first.failure.comparable else None
+    known = recognise(exercise, wrong) if first.failure.comparable else None
     state = "unanswered" if first.failure.kind == "unanswered" else "failed"
     summary = first.failure.sentence
     if exercise.kind == "value" and len(outcomes) > 1 and state == "failed":
@@ -322,30 +149,6 @@ def _conclude(exercise: Exercise, outcomes: list[Outcome], reply: Reply, begin: 
         reply=reply,
         begin=begin,
     )
-
-
-def _recognise(exercise: Exercise, wrong: list[Outcome]) -> Misconception | None:
-    """The misconception that explains the first wrong case; among several, one that explains all wrong cases."""
-    comparable = [outcome for outcome in wrong if outcome.failure is not None and outcome.failure.comparable]
-    candidates = [known for known in exercise.misconceptions if _explains(exercise, known, comparable[0])]
-    for known in candidates:
-        if all(_explains(exercise, known, outcome) for outcome in comparable[1:]):
-            return known
-    return candidates[0] if candidates else None
-
-
-def _explains(exercise: Exercise, known: Misconception, outcome: Outcome) -> bool:
-    case = outcome.case
-    try:
-        if known.when is not None:
-            return bool(known.when(case, outcome.expected, _friendly(outcome.got, outcome.expected)))
-        assert known.model is not None
-        imitated = known.model(**pickle.loads(cloudpickle.dumps(dict(case.inputs))))
-        if exercise.kind == "value" and isinstance(imitated, dict) and not isinstance(outcome.expected, dict):
-            imitated = imitated[next(key for key in imitated if str(key) == case.label)]
-        return _difference(exercise, case, imitated, outcome.got) is None
-    except Exception:  # a wrong model may well fail on some inputs; then it explains nothing
-        return False
 
 
 def _verdict(

@@ -226,7 +226,7 @@ def unpack(data: bytes | bytearray) -> tuple[list[tuple[Node, list[bytes]]], boo
         try:
             message = json.loads(bytes(data[at + _HEAD.size : body]))
             sizes = [int(size) for size in message["sizes"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise WireError("malformed message") from error
         if not isinstance(message, dict) or sum(sizes) != body_size or any(size < 0 for size in sizes):
             raise WireError("malformed message")
