@@ -31,6 +31,17 @@ Progress = Callable[[str], None]
 CELL_SECONDS = 20
 """How long one cell of a submission may run."""
 
+CONFIG = '''"""So that nbgrader's own programs (formgrader, generate_feedback) work in this folder."""
+
+from pathlib import Path
+
+from mlacademy.grading.assignments import course_config
+
+here = Path(__file__).resolve().parent
+c = get_config()  # noqa: F821 -- nbgrader defines it
+c.merge(course_config(here, here.parent / "gradebook.db"))
+'''
+
 _COPY = re.compile(r"( \(\d+\)|-Copy\d*|\.copy)+$")
 
 
@@ -113,7 +124,7 @@ def grade(
     try:
         with _course(root, out, {one.assignment for one in found}, trusted, cell_seconds, say) as course:
             for number, one in enumerate(found, 1):
-                mark = hashlib.sha256(one.path.read_bytes()).hexdigest()
+                mark = _mark(root, one)
                 key = f"{one.student}/{one.assignment}"
                 if seen.get(key, {}).get("sha256") == mark:
                     say(f"[{number}/{len(found)}] {key}: unchanged")
@@ -124,6 +135,15 @@ def grade(
             return _export(course, out, seen)
     finally:
         worker.close()
+
+
+def _mark(root: Path, one: _Submission) -> str:
+    """A digest of everything that a submission's points depend on: itself, the assignment, the judges."""
+    digest = hashlib.sha256()
+    judging = sorted(Path(judges.__file__).parent.glob("*.py"))
+    for path in [one.path, root / "solutions" / one.assignment / f"{one.assignment}.ipynb", *judging]:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _find(folder: Path, known: list[str]) -> Iterator[_Submission]:
@@ -144,9 +164,10 @@ def _course(root: Path, out: Path, names: set[str], trusted: bool, cell_seconds:
     from mlacademy.grading import sandbox
 
     course = out / "course"
-    for part in ("solutions", "exercises", "submitted", "autograded"):
+    for part in ("solutions", "exercises"):
         shutil.rmtree(course / part, ignore_errors=True)
-    (course / "submitted").mkdir(parents=True)
+    (course / "submitted").mkdir(parents=True, exist_ok=True)
+    (course / "nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
     config = course_config(course, out / "gradebook.db")
     config.Execute.timeout = cell_seconds
     config.Execute.interrupt_on_timeout = True
