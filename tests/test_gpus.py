@@ -42,6 +42,7 @@ def test_one_sparse_decode_cta_fills_an_sm() -> None:
         ({"threads": 128, "registers_per_thread": 128, "smem_bytes": 0}, 4),  # registers: 65,536 / 16,384
         ({"threads": 128, "registers_per_thread": 32, "smem_bytes": 100 * 1024}, 2),  # 228 / 101
         ({"threads": 32, "registers_per_thread": 16, "smem_bytes": 0}, 32),  # at most 32 CTAs
+        ({"threads": 160, "registers_per_thread": 80, "smem_bytes": 0}, 4),  # 6 warps of 2,560 a quarter: 24 / 5
         ({"threads": 384, "registers_per_thread": 169, "smem_bytes": 0}, None),  # 169 rounds up to 176: 67,584
     ],
 )
@@ -56,9 +57,10 @@ def test_occupancy_is_set_by_the_scarcest_resource(shape: dict[str, int], count:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"smem_bytes": 232_449}, r"at most 232,448 \(227 KiB a CTA\), got 232,449: 1 bytes too many"),
-        ({"smem_bytes": -1}, r"got -1"),
+        ({"smem_bytes": 232_449}, r"must be 0 to 232,448 \(227 KiB a CTA\), got 232,449: 1 too many"),
+        ({"smem_bytes": -1}, r"must be 0 to 232,448 \(227 KiB a CTA\), got -1$"),
         ({"threads": 100}, r"threads must be a multiple of 32 from 32 to 1024, got 100"),
+        ({"threads": 800, "registers_per_thread": 80}, r"an SM has 65,536: room for 24 such warps, not for 25"),
         ({"registers_per_thread": 256}, r"registers_per_thread must be 1 to 255, got 256"),
     ],
 )

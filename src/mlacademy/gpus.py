@@ -2,7 +2,7 @@
 
 Sources: NVIDIA's data sheets for H100, H200, H20 and B200 (dense peaks, memory size and bandwidth); the table
 "Technical Specifications per Compute Capability" of the CUDA C++ Programming Guide (limits of one SM); for tensor
-memory the PTX ISA, section "Tensor Memory". The H800 is the H100 with a slower link between cards.
+memory the PTX ISA, section "Tensor Memory". The H800 is the H100 with a slower link between cards and little FP64.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 LANES_PER_WARP = 32
 THREADS_PER_WARPGROUP = 128
+QUARTERS_PER_SM = 4
+"""Parts of an SM, each with its own registers and warp scheduler."""
 RESERVED_SMEM_BYTES = 1024
 """Shared memory that the system keeps for itself in every resident CTA."""
 
@@ -57,26 +59,29 @@ class GPU:
     def resident_ctas(self, *, threads: int, registers_per_thread: int, smem_bytes: int) -> int:
         """How many CTAs of this shape one SM holds at the same time.
 
-        Registers are handed out by warp in units of 256; each CTA also costs ``RESERVED_SMEM_BYTES``.
-        Raises ``ValueError`` where not even one CTA may be launched.
+        A warp's registers are handed out in units of 256 and lie in one quarter of the SM, so each quarter holds whole
+        warps; each CTA also costs ``RESERVED_SMEM_BYTES``. Raises ``ValueError`` where not even one CTA fits.
         """
         if threads <= 0 or threads % LANES_PER_WARP or threads > 1024:
             raise ValueError(f"threads must be a multiple of 32 from 32 to 1024, got {threads}")
         if not 0 < registers_per_thread <= 255:
             raise ValueError(f"registers_per_thread must be 1 to 255, got {registers_per_thread}")
         if not 0 <= smem_bytes <= self.smem_bytes_per_cta:
+            over = smem_bytes - self.smem_bytes_per_cta
             raise ValueError(
-                f"smem_bytes must be at most {self.smem_bytes_per_cta:,} (227 KiB a CTA), got {smem_bytes:,}: "
-                f"{max(smem_bytes - self.smem_bytes_per_cta, 0):,} bytes too many"
+                f"smem_bytes must be 0 to {self.smem_bytes_per_cta:,} (227 KiB a CTA), got {smem_bytes:,}"
+                + (f": {over:,} too many" if over > 0 else "")
             )
-        registers = -(-registers_per_thread * LANES_PER_WARP // 256) * 256 * (threads // LANES_PER_WARP)
-        if registers > self.registers_per_sm:
+        warps = threads // LANES_PER_WARP
+        registers_per_warp = -(-registers_per_thread * LANES_PER_WARP // 256) * 256
+        room = QUARTERS_PER_SM * (self.registers_per_sm // QUARTERS_PER_SM // registers_per_warp)
+        if warps > room:
             raise ValueError(
-                f"{threads} threads of {registers_per_thread} registers need {registers:,} registers, "
-                f"an SM has {self.registers_per_sm:,}"
+                f"{threads} threads of {registers_per_thread} registers need {warps * registers_per_warp:,} registers, "
+                f"an SM has {self.registers_per_sm:,}: room for {room} such warps, not for {warps}"
             )
         return min(
-            self.registers_per_sm // registers,
+            room // warps,
             self.smem_bytes_per_sm // (smem_bytes + RESERVED_SMEM_BYTES),
             self.threads_per_sm // threads,
             self.ctas_per_sm,
@@ -97,7 +102,7 @@ H800 = GPU(
     "H800 SXM", sms=132, bf16_flops=989e12, fp8_flops=1979e12, hbm_bytes=80e9, hbm_bytes_per_s=3.35e12, **_HOPPER
 )
 H200 = GPU("H200", sms=132, bf16_flops=989e12, fp8_flops=1979e12, hbm_bytes=141e9, hbm_bytes_per_s=4.8e12, **_HOPPER)
-_H20 = _HOPPER | {"bf16_flops_per_clock_per_sm": 1024}  # a quarter of the tensor width: 148e12 / 78 / 1024 = 1.85 GHz
+_H20 = _HOPPER | {"bf16_flops_per_clock_per_sm": 1024}  # what its peak implies: 148e12 / 78 / 1024 = 1.85 GHz
 H20 = GPU("H20", sms=78, bf16_flops=148e12, fp8_flops=296e12, hbm_bytes=96e9, hbm_bytes_per_s=4.0e12, **_H20)
 B200 = GPU("B200", sms=148, bf16_flops=2250e12, fp8_flops=4500e12, hbm_bytes=180e9, hbm_bytes_per_s=8e12, **_BLACKWELL)
 
