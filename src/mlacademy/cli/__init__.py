@@ -79,6 +79,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        complain(f"mlacademy {name}: {error.strerror or error}{where}")
+        return 1
     except KeyboardInterrupt:
         complain(f"\nmlacademy {name}: stopped.")
         return 130
