@@ -2,6 +2,7 @@
 
     .venv/bin/python scripts/screenshots.py                    # all widgets, both themes
     .venv/bin/python scripts/screenshots.py splits --out /tmp  # one of them, elsewhere
+    .venv/bin/python scripts/screenshots.py --readme           # the README's picture: chapter 04 in JupyterLab
 
 It writes a notebook with one cell a widget into a temporary folder, opens it in headless Chromium and crops each
 widget to `<widget>-light.png` and `<widget>-dark.png`. Needs playwright and a Chromium (`--chromium`); talks to this
@@ -14,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -52,6 +54,7 @@ def main() -> int:
     parser.add_argument("widgets", nargs="*", metavar="widget", help=f"any of {', '.join(SHOTS)}; default: all")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "screenshots")
     parser.add_argument("--chromium", default=chromium())
+    parser.add_argument("--readme", action="store_true", help="photograph chapter 04 in JupyterLab for the README")
     arguments = parser.parse_args()
     names = arguments.widgets or list(SHOTS)
     unknown = set(names) - SHOTS.keys()
@@ -60,6 +63,8 @@ def main() -> int:
     if arguments.chromium is None:
         parser.error("no Chromium found: install the package chromium, or name one with --chromium")
     arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.readme:
+        return photograph_chapter(arguments.chromium, arguments.out / "readme.png")
     too_large = 0
     with tempfile.TemporaryDirectory(prefix="screenshots-") as folder, sync_playwright() as playwright:
         write_notebook(Path(folder) / "widgets.ipynb", names)
@@ -104,6 +109,7 @@ def jupyterlab(folder: Path, theme: str) -> Iterator[str]:
     environment = {name: value for name, value in os.environ.items() if name != "MLACADEMY_STATIC"} | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_CONFIG_PATH": str(ROOT / "src" / "mlacademy" / "cli" / "jupyter"),
         "JUPYTER_DATA_DIR": str(home / "data"),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "IPYTHONDIR": str(home / "ipython"),
@@ -143,7 +149,7 @@ def photograph(browser: Browser, address: str, names: list[str], theme: str, out
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto(f"{address}/lab/tree/widgets.ipynb?token={TOKEN}&reset")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell", timeout=90_000)
-    page.get_by_text("| Idle").first.wait_for(timeout=90_000)  # the kernel in the status bar
+    wait_for_kernel(page)
     page.keyboard.press("Control+b")  # the window is 1,000 pixels wide; the file browser is not needed
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
@@ -152,6 +158,42 @@ def photograph(browser: Browser, address: str, names: list[str], theme: str, out
     if errors:
         print(f"{theme}: the page's console shows {len(errors)} errors, the first: {errors[0]}", file=sys.stderr)
     page.close()
+
+
+def wait_for_kernel(page: Page) -> None:
+    """Wait until the status bar says that the notebook's kernel is idle; earlier, "Run All" can get lost."""
+    page.locator("#jp-main-statusbar").get_by_text("| Idle").first.wait_for(timeout=90_000)
+
+
+def photograph_chapter(program: str, path: Path) -> int:
+    """Open chapter 04 as a learner does, run it, and save the window with the scheduler's widget in view."""
+    with tempfile.TemporaryDirectory(prefix="screenshots-") as name, sync_playwright() as playwright:
+        folder = Path(name)
+        shutil.copytree(
+            ROOT / "lessons", folder / "lessons", ignore=shutil.ignore_patterns("claims", "errata", "zh_CN")
+        )
+        shutil.copytree(ROOT / "exercises", folder / "exercises")
+        browser = playwright.chromium.launch(executable_path=program, headless=True, args=FLAGS)
+        with jupyterlab(folder, "light") as address:
+            page = browser.new_page(viewport={"width": 1360, "height": 940})
+            page.goto(f"{address}/lab/tree/lessons/04_tile_scheduler.ipynb?token={TOKEN}&reset")
+            page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell", timeout=90_000)
+            wait_for_kernel(page)
+            page.get_by_role("menuitem", name="Run", exact=True).click()
+            page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+            drawing = page.locator(".mla-drawing svg").first
+            drawing.wait_for(state="attached", timeout=180_000)
+            page.locator(".jp-CodeCell", has=drawing).first.evaluate("cell => cell.scrollIntoView({block: 'start'})")
+            drawing.wait_for(timeout=30_000)
+            page.locator(".widget-dropdown select").first.select_option(label="H800 / H200, V3.2, b = 16")
+            page.wait_for_timeout(1500)
+            drawing.locator("[data-detail]").nth(10).focus()
+            page.locator(".jp-CodeCell", has=drawing).first.evaluate("cell => cell.scrollIntoView({block: 'start'})")
+            page.wait_for_timeout(1000)
+            page.screenshot(path=path, animations="disabled")
+        browser.close()
+    print(f"{path.name} {path.stat().st_size / 1000:.1f} KB")
+    return 0
 
 
 def crop(page: Page, index: int, part: int, path: Path) -> Path:
