@@ -35,18 +35,18 @@ class Part:
 WRITE, READ, BELOW = 30, 152, 270
 
 PARTS = (
-    Part(0, WRITE, 168, (), "hidden state", "7,168 values a token"),
+    Part(2, WRITE, 166, (), "hidden state", "7,168 values a token"),
     Part(208, WRITE, 168, (1,), "compress", "to 512 + 64 values"),
     Part(416, WRITE, 168, (2,), "quantise, store", "656 bytes in FP8"),
-    Part(624, WRITE, 176, (3,), "paged cache", "pages of 64 tokens"),
-    Part(0, READ, 128, (3,), "pick and locate", "2,048 slots"),
+    Part(624, WRITE, 174, (3,), "paged cache", "pages of 64 tokens"),
+    Part(2, READ, 126, (3,), "pick and locate", "2,048 slots"),
     Part(160, READ, 128, (4,), "schedule", "blocks to SMs"),
     Part(320, READ, 320, (5,), "scores, online softmax, output", "block by block of 64 tokens"),
-    Part(672, READ, 128, (6,), "combine", "partial results"),
+    Part(672, READ, 126, (6,), "combine", "partial results"),
     Part(160, BELOW, 128, (7, 8), "TMA, WGMMA", "the instructions"),
     Part(320, BELOW, 152, (9, 10, 11), "pipelines", "Hopper, Blackwell"),
     Part(488, BELOW, 152, (12,), "compiled kernels", "call and measure"),
-    Part(672, BELOW, 128, (13, 14, 15, 16), "FP8 GEMM, JIT", "and beyond"),
+    Part(672, BELOW, 126, (13, 14, 15, 16), "FP8 GEMM, JIT", "and beyond"),
 )
 
 ARROWS = (
