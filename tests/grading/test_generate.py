@@ -141,17 +141,19 @@ def test_unknown_assignment_is_refused() -> None:
         assignments.generate(["99_none"], root=ROOT, into=ROOT / "nowhere")
 
 
-@needs_solutions
-def test_drift_names_each_file(tmp_path: Path) -> None:
-    name = SOURCES[0].stem
-    (tmp_path / "solutions").mkdir()
-    (tmp_path / "solutions" / name).symlink_to(SOURCES[0].parent)
-    (stale := tmp_path / "exercises" / "98_old").mkdir(parents=True)
-    (stale / "98_old.ipynb").touch()
-    found = assignments.drift(root=tmp_path)
-    assert found == [
-        f"exercises/{name}/{name}.ipynb is missing",
-        "exercises/98_old/98_old.ipynb has no source in solutions/",
+def test_differences_name_each_file(tmp_path: Path) -> None:
+    fresh, exercises = tmp_path / "fresh", tmp_path / "exercises"
+    for folder, name, text in ((fresh, "01_new", "a"), (fresh, "02_same", "a"), (fresh, "03_other", "a")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "file.ipynb").write_text(text)
+    for name, text in (("02_same", "a"), ("03_other", "b"), ("98_old", "a")):
+        (exercises / name / ".ipynb_checkpoints").mkdir(parents=True)
+        (exercises / name / ".ipynb_checkpoints" / "file.ipynb").write_text("not looked at")
+        (exercises / name / "file.ipynb").write_text(text)
+    assert assignments.differences(fresh, exercises) == [
+        "exercises/01_new/file.ipynb is missing",
+        "exercises/98_old/file.ipynb has no source in solutions/",
+        "exercises/03_other/file.ipynb differs",
     ]
 
 

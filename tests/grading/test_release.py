@@ -129,9 +129,9 @@ def test_grading_tests_pass_on_the_student_branch(tree: Path, tmp_path: Path) ->
     release("students", root=tree)
     place = tmp_path / "students"
     Git(tree).text("worktree", "add", "-q", str(place), "students")
-    tests = [f"tests/grading/test_{name}.py" for name in ("answers", "exercise", "generate", "grade", "release")]
+    tests = [f"tests/grading/test_{name}.py" for name in ("answers", "generate", "grade", "release")]
     environment = {**os.environ, "PYTHONPATH": str(place / "src"), "MLACADEMY_NATIVE": "0"}
-    command = [sys.executable, "-m", "pytest", "-n0", "-rs", "-k", "not unfilled", *tests]
+    command = [sys.executable, "-m", "pytest", "-n0", "-rs", "-k", "not unfilled and not model", *tests]
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert "this branch has no solutions/" in done.stdout

@@ -18,8 +18,6 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from mlacademy import notebooks
 from mlacademy.grading import judges
 from mlacademy.grading.assignments import api, assignments, course_config, quiet, repository
@@ -192,17 +190,16 @@ def _grade_one(course: Any, one: _Submission, worker: Worker) -> dict[str, str]:
     target = folder / "submitted" / one.student / one.assignment / f"{one.assignment}.ipynb"
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        notebook = nbformat.reads(one.path.read_text(encoding="utf-8"), as_version=4)
-    except (OSError, UnicodeDecodeError, nbformat.reader.NotJSONError, ValueError, KeyError, AttributeError, TypeError):
-        notes[""] = "not a notebook: no points"
-        notebook = nbformat.v4.new_notebook()
-    _mend(notebook)
+        notebook = _mended(notebooks.read(one.path))
+    except (OSError, ValueError):
+        _score_zero(course, one)
+        return {"": "not a notebook: no points"}
     _restore(notebook, notebooks.read(folder / "exercises" / one.assignment / f"{one.assignment}.ipynb"))
-    target.write_text(nbformat.writes(notebook), encoding="utf-8")
+    target.write_text(json.dumps(notebook), encoding="utf-8")
     result = course.autograde(one.assignment, one.student)
     if not result["success"]:
         notes[""] = "the notebook could not be run to its end; needs a look"
-        _score_zero(course, one)
+        _score_zero(course, one, readable=True)
     judged = notebooks.read(target)
     for exercise in judges.chapter(one.assignment[:2]):
         note = _judge_again(course, one, exercise, judged, worker)
@@ -211,32 +208,45 @@ def _grade_one(course: Any, one: _Submission, worker: Worker) -> dict[str, str]:
     return notes
 
 
-def _mend(notebook: Any) -> None:
-    """Take out what would stop nbgrader: cells that are no cells, ill-formed metadata, old outputs."""
-    cells = notebook.get("cells") if isinstance(notebook.get("cells"), list) else []
-    notebook["cells"] = [c for c in cells if c.get("cell_type") in ("code", "markdown", "raw") and "source" in c]
-    for cell in notebook["cells"]:
-        if not isinstance(cell.get("metadata"), dict):
-            cell["metadata"] = nbformat.from_dict({})
-        if not isinstance(cell["metadata"].get("nbgrader", {}), dict):
-            del cell["metadata"]["nbgrader"]
-        if cell["cell_type"] == "code":
-            cell["outputs"], cell["execution_count"] = [], None
-    notebook["metadata"] = nbformat.from_dict(notebooks.METADATA)
-    notebook["nbformat"], notebook["nbformat_minor"] = 4, 5
-    for number, cell in enumerate(notebook["cells"]):
-        cell["id"] = f"cell-{number}" if not re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", str(cell.get("id"))) else cell["id"]
+def _mended(notebook: notebooks.Notebook) -> notebooks.Notebook:
+    """The notebook without what would stop nbgrader: cells that are no cells, ill-formed metadata, old outputs."""
+    cells: list[dict[str, Any]] = []
+    for cell in notebook["cells"] if isinstance(notebook["cells"], list) else []:
+        if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
+            continue
+        name, metadata = str(cell.get("id")), cell.get("metadata")
+        graded = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+        unique = re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", name) and name not in [other["id"] for other in cells]
+        clean = {
+            "cell_type": cell["cell_type"],
+            "id": name if unique else f"cell-{len(cells)}",
+            "metadata": {"nbgrader": graded} if isinstance(graded, dict) else {},
+            "source": _text(cell.get("source")),
+        }
+        if clean["cell_type"] == "code":
+            clean |= {"outputs": [], "execution_count": None}
+        cells.append(clean)
+    return {"cells": cells, "metadata": notebooks.METADATA, "nbformat": 4, "nbformat_minor": 5}
 
 
-def _restore(notebook: Any, released: notebooks.Notebook) -> None:
-    """Put deleted tests and prose cells back, each after the nearest cell before it that is still there."""
+def _text(source: Any) -> str:
+    lines = source if isinstance(source, list) else [source]
+    return "".join(line for line in lines if isinstance(line, str))
+
+
+def _restore(notebook: notebooks.Notebook, released: notebooks.Notebook) -> None:
+    """Put deleted tests and prose cells back, each after the nearest cell before it that is still there.
+
+    Cells that are there get back the metadata that an editor may have dropped, or a student changed.
+    """
     names = [str(cell["metadata"].get("nbgrader", {}).get("grade_id") or cell["id"]) for cell in notebook["cells"]]
     at = 0
     for cell in released["cells"]:
         if cell["id"] in names:
             at = names.index(cell["id"]) + 1
+            notebook["cells"][at - 1]["metadata"] = cell["metadata"]
         elif cell["metadata"].get("nbgrader", {}).get("grade"):
-            notebook["cells"].insert(at, nbformat.from_dict({**cell, "source": notebooks.source(cell)}))
+            notebook["cells"].insert(at, {**cell, "source": notebooks.source(cell)})
             names.insert(at, cell["id"])
             at += 1
 
@@ -258,12 +268,14 @@ def _judge_again(
     return f"needs a look: the notebook says {claimed:g}, judged again {verdict.points:g}. {verdict.summary}"
 
 
-def _score_zero(course: Any, one: _Submission) -> None:
+def _score_zero(course: Any, one: _Submission, *, readable: bool = False) -> None:
+    """No points for the tests; the prose of a readable notebook still waits for a person."""
     with course.gradebook as gradebook:
+        gradebook.update_or_create_student(one.student)
         submission = gradebook.update_or_create_submission(one.assignment, one.student)
         for notebook in submission.notebooks:
             for grade in notebook.grades:
-                prose = grade.cell.cell_type != "code"
+                prose = readable and grade.cell.cell_type != "code"
                 grade.auto_score, grade.needs_manual_grade = (None, True) if prose else (0.0, False)
         gradebook.db.commit()
 
