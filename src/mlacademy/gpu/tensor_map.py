@@ -10,6 +10,7 @@ The order of axes is the hardware's: index 0 is the innermost axis, as in the co
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,10 +164,10 @@ class TensorMap:
         >>> TensorMap.of(np.zeros((128, 64), np.float16), box=(8, 64)).box_bytes
         1024
         """
-        count = 1
-        for size, step in zip(self.box, self.element_strides, strict=True):
-            count *= -(-size // step)
-        return count * self.element.bits // 8
+        first = 1 if self.interleave == "none" else self.element_strides[0]  # TMA has no stride along the dense axis
+        steps = (first, *self.element_strides[1:])
+        counts = [-(-size // step) for size, step in zip(self.box, steps, strict=True)]
+        return math.prod(counts) * self.element.bits // 8
 
     def __repr__(self) -> str:
         axes = " × ".join(str(size) for size in reversed(self.dims))
@@ -244,6 +245,8 @@ def _check_memory(it: TensorMap) -> None:
                 f"strides[{index}] (bytes, of axis {index + 1}) must be a multiple of {multiple} below 2^40{because}, "
                 f"got {stride:,}.{hint}"
             )
+    if it.interleave != "none":
+        return
     reach = -(-it.dims[0] * it.element.bits // 8)
     reach += sum((size - 1) * stride for size, stride in zip(it.dims[1:], it.strides, strict=True))
     available = view.span[1] - view.address
@@ -267,6 +270,8 @@ def _check_box(it: TensorMap) -> None:
 
 
 def _check_swizzle(it: TensorMap) -> None:
+    if it.dtype == "16u6_align16b" and it.interleave != "none":
+        raise ValueError(f"interleave must be none for {it.dtype}, got {it.interleave}")
     if it.interleave == "32B" and it.swizzle != "32B":
         raise ValueError(f"swizzle must be 32B with interleave 32B, got {it.swizzle}")
     if it.dtype in ("16u4_align16b", "16u6_align16b"):

@@ -92,9 +92,7 @@ def _interface_view(value: Any, interface: dict[str, Any], on_gpu: bool) -> Tens
     if strides is None:
         strides = _dense_strides(shape, dtype.itemsize)
     address, read_only = interface["data"]
-    return TensorView(
-        address, shape, tuple(strides), dtype.name, dtype.itemsize, not read_only, on_gpu, owner=value
-    )
+    return TensorView(address, shape, tuple(strides), dtype.name, dtype.itemsize, not read_only, on_gpu, owner=value)
 
 
 def _torch_view(value: Any, name: str) -> TensorView:

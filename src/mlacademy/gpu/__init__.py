@@ -1,0 +1,33 @@
+"""Kernels: compile CUDA C++, and run it on a GPU or on the emulator.
+
+>>> module = compile("bulk_copy.cu", arch="sm_90a")             # doctest: +SKIP
+>>> device = Device("emulator", arch="sm_90a")                  # doctest: +SKIP
+>>> device.launch(module["bulk_copy"], LaunchPlan(grid=4, block=64), (source, target, source.nbytes))  # doctest: +SKIP
+
+Importing this loads neither torch nor a compiler, and needs no driver.
+"""
+
+from mlacademy.gpu.compiler import compile
+from mlacademy.gpu.device import Device, LaunchReport
+from mlacademy.gpu.disk_cache import DiskCache
+from mlacademy.gpu.errors import CompileError, CompilerMissing, DeviceError, Diagnostic
+from mlacademy.gpu.kernel import Kernel, Param
+from mlacademy.gpu.module import Module
+from mlacademy.gpu.plan import LaunchPlan
+from mlacademy.gpu.tensor_map import TensorMap
+
+__all__ = [
+    "CompileError",
+    "CompilerMissing",
+    "Device",
+    "DeviceError",
+    "Diagnostic",
+    "DiskCache",
+    "Kernel",
+    "LaunchPlan",
+    "LaunchReport",
+    "Module",
+    "Param",
+    "TensorMap",
+    "compile",
+]

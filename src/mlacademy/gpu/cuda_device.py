@@ -1,0 +1,219 @@
+"""A real GPU as a device: the driver API, without synchronising, so that launches can be captured in a CUDA graph."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from mlacademy.gpu.device import Device, LaunchReport
+from mlacademy.gpu.driver import ask, driver
+from mlacademy.gpu.errors import CompilerMissing, DeviceError
+from mlacademy.gpu.kernel import Kernel
+from mlacademy.gpu.module import Module
+from mlacademy.gpu.packing import pack
+from mlacademy.gpu.plan import DEFAULT_SMEM_BYTES, PORTABLE_CLUSTER, LaunchPlan
+from mlacademy.gpu.staging import Staging
+from mlacademy.gpu.tensor_map import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES, TensorMap
+from mlacademy.gpu.tensors import TensorView, is_tensor, view_of
+
+
+class CudaDevice(Device):
+    """Runs kernels on GPU number ``index``, in its primary context, which torch shares.
+
+    GPU tensors are used where they are and nothing waits. Arrays in host memory are copied to the GPU before the
+    launch and back after it, which does wait: convenient in a lesson, refused inside a graph capture.
+    """
+
+    kind = "cuda"
+
+    def __init__(self, kind: str = "cuda", *, index: int = 0) -> None:
+        driver()
+        count = ask("cuDeviceGetCount", doing="counting the GPUs")
+        if not 0 <= index < count:
+            raise ValueError(f"index must be 0 to {count - 1}, there are {count} GPUs; got {index}")
+        self.index = index
+        self._device = ask("cuDeviceGet", index, doing=f"opening GPU {index}")
+        self._context = ask("cuDevicePrimaryCtxRetain", self._device, doing=f"opening GPU {index}")
+        attribute = driver().CUdevice_attribute
+        major = self._attribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        minor = self._attribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+        self.arch = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+        self.sms = self._attribute(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+        self.name = ask("cuDeviceGetName", 128, self._device, doing="asking the GPU's name").rstrip(b"\0").decode()
+        self._functions: weakref.WeakKeyDictionary[Module, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def obstacle(cls) -> str | None:
+        try:
+            if not ask("cuDeviceGetCount", doing="counting the GPUs"):
+                return "there is no NVIDIA GPU on this machine"
+        except DeviceError as error:
+            return str(error)
+        return None
+
+    def launch(
+        self, kernel: Kernel, plan: LaunchPlan, args: Sequence[Any], *, stream: Any = None, **options: Any
+    ) -> LaunchReport:
+        """Put ``kernel`` into ``stream``: a torch stream, a stream's address, or None for torch's current stream.
+
+        Further ``options`` are the emulator's and have no effect here.
+        """
+        self.check(kernel)
+        plan.check(kernel)
+        self._enter()
+        handle = self._stream(stream)
+        with Staging(_views(args), handle) as staging:
+            params = pack(kernel, args, _Arguments(staging, self.index))
+            self._launch(kernel, plan, params, handle)
+        return LaunchReport("cuda", kernel.demangled, plan)
+
+    def address(self, tensor: Any, name: str = "") -> int:
+        return _on_gpu(view_of(tensor), name or "tensor").address
+
+    def encode(self, tensor_map: TensorMap, name: str = "") -> bytes:
+        self._enter()
+        view = _on_gpu(view_of(tensor_map.tensor), name or tensor_map.name or "tensor of a map")
+        return encode_for_driver(tensor_map, view.address)
+
+    def synchronize(self) -> None:
+        self._enter()
+        ask("cuCtxSynchronize", doing="waiting for the GPU")
+
+    def _attribute(self, attribute: Any) -> int:
+        return int(ask("cuDeviceGetAttribute", attribute, self._device, doing="asking the GPU's properties"))
+
+    def _enter(self) -> None:
+        ask("cuCtxSetCurrent", self._context, doing=f"switching to GPU {self.index}")
+
+    def _stream(self, stream: Any) -> int:
+        if stream is None:
+            torch = sys.modules.get("torch")
+            if torch is None or not torch.cuda.is_available():
+                return 0
+            stream = torch.cuda.current_stream(self.index)
+        return int(getattr(stream, "cuda_stream", stream))
+
+    def _launch(self, kernel: Kernel, plan: LaunchPlan, params: bytes, stream: int) -> None:
+        cuda = driver()
+        config = cuda.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = plan.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = plan.block
+        config.sharedMemBytes = plan.smem_bytes
+        config.hStream = cuda.CUstream(stream)
+        config.attrs = _attributes(plan)
+        config.numAttrs = len(config.attrs)
+        buffer = ctypes.create_string_buffer(params, max(len(params), 1))
+        base = ctypes.addressof(buffer)
+        pointers = (ctypes.c_void_p * max(len(kernel.params), 1))(*(base + param.offset for param in kernel.params))
+        ask(
+            "cuLaunchKernelEx",
+            config,
+            self._function(kernel, plan),
+            ctypes.addressof(pointers),
+            0,
+            doing=f"launching {kernel.base_name}",
+        )
+
+    def _function(self, kernel: Kernel, plan: LaunchPlan) -> Any:
+        """The loaded kernel, allowed the shared memory and the cluster that ``plan`` wants."""
+        functions = self._functions.setdefault(kernel.module, {})
+        if kernel.name not in functions:
+            if "" not in functions:
+                functions[""] = loaded = self._load(kernel.module)
+                weakref.finalize(kernel.module, _unload, loaded)
+            functions[kernel.name] = ask(
+                "cuModuleGetFunction", functions[""], kernel.name.encode(), doing=f"finding {kernel.base_name}"
+            )
+        function = functions[kernel.name]
+        allow = functools.partial(ask, "cuFuncSetAttribute", function, doing=f"preparing {kernel.base_name}")
+        names = driver().CUfunction_attribute
+        if plan.smem_bytes > DEFAULT_SMEM_BYTES:
+            allow(names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, plan.smem_bytes)
+        if plan.ctas_per_cluster > PORTABLE_CLUSTER:
+            allow(names.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+        return function
+
+    def _load(self, module: Module) -> Any:
+        try:
+            image = module.cubin()
+        except CompilerMissing:
+            image = module.ptx.encode() + b"\0"  # the driver assembles it
+        return ask("cuModuleLoadData", image, doing=f"loading {module.name}")
+
+
+class _Arguments:
+    """Answers `pack`: GPU tensors where they are, host arrays where they were copied to."""
+
+    def __init__(self, staging: Staging, index: int) -> None:
+        self._staging = staging
+        self._index = index
+
+    def locate(self, view: TensorView, name: str) -> int:
+        if not view.on_gpu:
+            return self._staging.address(view)
+        where = getattr(getattr(view.owner, "device", None), "index", self._index)
+        if where != self._index:
+            raise ValueError(f"{name} must be on GPU {self._index}, it is on GPU {where}")
+        return view.address
+
+    def encode(self, tensor_map: TensorMap, name: str) -> bytes:
+        return encode_for_driver(tensor_map, self.locate(view_of(tensor_map.tensor, name), name))
+
+
+def _views(args: Sequence[Any]) -> list[TensorView]:
+    """The host memory among the arguments."""
+    tensors = [arg.tensor if isinstance(arg, TensorMap) else arg for arg in args]
+    views = [view_of(tensor) for tensor in tensors if is_tensor(tensor)]
+    return [view for view in views if not view.on_gpu]
+
+
+def _attributes(plan: LaunchPlan) -> list[Any]:
+    cuda, attributes = driver(), []
+    if plan.ctas_per_cluster > 1:
+        cluster = cuda.CUlaunchAttribute()
+        cluster.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        size = cluster.value.clusterDim
+        size.x, size.y, size.z = plan.cluster
+        attributes.append(cluster)
+    if plan.programmatic:
+        early = cuda.CUlaunchAttribute()
+        early.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        early.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(early)
+    return attributes
+
+
+def _on_gpu(view: TensorView, name: str) -> TensorView:
+    if not view.on_gpu:
+        raise ValueError(f"{name} must be on the GPU to have an address there, it is in host memory: use .cuda()")
+    return view
+
+
+def _unload(module: Any) -> None:
+    if not sys.is_finalizing():
+        driver().cuModuleUnload(module)
+
+
+def encode_for_driver(tensor_map: TensorMap, address: int) -> bytes:
+    """The driver's 128 opaque bytes of a map whose tensor lies at ``address`` on the GPU."""
+    cuda = driver()
+    encoded = ask(
+        "cuTensorMapEncodeTiled",
+        cuda.CUtensorMapDataType(tensor_map.element.driver_code),
+        tensor_map.rank,
+        address,
+        [cuda.cuuint64_t(size) for size in tensor_map.dims],
+        [cuda.cuuint64_t(stride) for stride in tensor_map.strides],
+        [cuda.cuuint32_t(size) for size in tensor_map.box],
+        [cuda.cuuint32_t(step) for step in tensor_map.element_strides],
+        cuda.CUtensorMapInterleave(INTERLEAVES[tensor_map.interleave]),
+        cuda.CUtensorMapSwizzle(SWIZZLES[tensor_map.swizzle]),
+        cuda.CUtensorMapL2promotion(L2_PROMOTIONS[tensor_map.l2_promotion]),
+        cuda.CUtensorMapFloatOOBfill(OOB_FILLS[tensor_map.oob_fill]),
+        doing=f"encoding {tensor_map!r}",
+    )
+    return ctypes.string_at(encoded.getPtr(), 128)

@@ -1,0 +1,128 @@
+"""`Device`: where kernels run, a GPU or the emulator, by one contract."""
+
+from __future__ import annotations
+
+import abc
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from mlacademy.gpu.kernel import Kernel
+from mlacademy.gpu.plan import LaunchPlan
+
+_IMPLEMENTATIONS = {
+    "emulator": ("mlacademy.gpu.emulator_device", "EmulatorDevice"),
+    "cuda": ("mlacademy.gpu.cuda_device", "CudaDevice"),
+}
+
+
+@dataclass(frozen=True)
+class LaunchReport:
+    """What is known after a launch.
+
+    Attributes:
+        device: ``emulator`` or ``cuda``.
+        kernel: the kernel's readable name.
+        plan: how it was launched.
+        statistics: what the emulator counted (instructions and more); empty on a GPU.
+    """
+
+    device: str
+    kernel: str
+    plan: LaunchPlan
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        counted = "".join(
+            f"\n{name:<22} {value:,}" for name, value in self.statistics.items() if isinstance(value, int)
+        )
+        return f"{self.kernel} on the {'GPU' if self.device == 'cuda' else self.device}\n{self.plan}{counted}"
+
+
+class Device(abc.ABC):
+    """``Device("emulator", arch="sm_90a")`` or ``Device("cuda", index=0)``.
+
+    Attributes:
+        kind: ``emulator`` or ``cuda``.
+        arch: the architecture it runs, such as ``sm_90a``.
+
+    Raises ``ValueError`` for another kind, ``RuntimeError`` with the reason where the device does not work here.
+    """
+
+    kind: ClassVar[str]
+    arch: str
+
+    def __new__(cls, kind: str = "", **settings: Any) -> Device:
+        if cls is Device:
+            cls = _implementation(kind)
+        return object.__new__(cls)
+
+    @abc.abstractmethod
+    def launch(self, kernel: Kernel, plan: LaunchPlan, args: Sequence[Any], **options: Any) -> LaunchReport:
+        """Run ``kernel`` by ``plan``.
+
+        ``args`` follow the kernel's parameters: numbers for scalars, tensors for pointers (or an address, or None), a
+        `TensorMap`, and ``bytes`` for other structs. Raises ``TypeError`` and ``ValueError`` naming the argument or
+        the plan's field.
+        """
+
+    @abc.abstractmethod
+    def address(self, tensor: Any, name: str = "") -> int:
+        """The address of a tensor's first element, to be embedded in the bytes of a struct.
+
+        The tensor's memory may be touched by launches while the tensor lives; ``name`` is what messages call it.
+        """
+
+    @abc.abstractmethod
+    def encode(self, tensor_map: Any, name: str = "") -> bytes:
+        """A `TensorMap` as this device's 128 bytes, to be embedded in the bytes of a struct at a multiple of 64."""
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait until everything launched has ended."""
+
+    @classmethod
+    @abc.abstractmethod
+    def obstacle(cls) -> str | None:
+        """Why this device does not work here, as one sentence; None where it does."""
+
+    @staticmethod
+    def available() -> tuple[str, ...]:
+        """The kinds that work on this machine."""
+        return tuple(kind for kind, why in Device.obstacles().items() if why is None)
+
+    @staticmethod
+    def obstacles() -> dict[str, str | None]:
+        """Each kind, with the reason why it does not work here or None."""
+        return {kind: _implementation(kind).obstacle() for kind in _IMPLEMENTATIONS}
+
+    def check(self, kernel: Kernel) -> None:
+        """Raise ``ValueError`` where ``kernel`` was compiled for GPUs that this device is not."""
+        target = kernel.module.arch
+        if not runs_on(target, self.arch):
+            raise ValueError(
+                f"{kernel.base_name} was compiled for {target}, this device is {self.arch}: "
+                f'compile it with arch="{self.arch}"'
+            )
+
+
+def runs_on(target: str, arch: str) -> bool:
+    """Whether code for ``target`` runs on ``arch``: ``sm_90a`` on itself alone, ``sm_80`` on all that came after.
+
+    >>> runs_on("sm_80", "sm_90a"), runs_on("sm_90a", "sm_100a")
+    (True, False)
+    """
+    if target == arch:
+        return True
+    if target.endswith("f"):
+        return int(target[3:-1]) // 10 == int(arch[3:].rstrip("af")) // 10
+    return not target.endswith("a") and int(target[3:]) <= int(arch[3:].rstrip("af"))
+
+
+def _implementation(kind: str) -> type[Device]:
+    if kind not in _IMPLEMENTATIONS:
+        raise ValueError(f'device must be "emulator" or "cuda", got {kind!r}')
+    module, name = _IMPLEMENTATIONS[kind]
+    found: type[Device] = getattr(importlib.import_module(module), name)
+    return found

@@ -1,0 +1,109 @@
+"""The emulator as a device: it runs the PTX itself, on host memory."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from mlacademy.gpu import map_record
+from mlacademy.gpu.device import Device, LaunchReport
+from mlacademy.gpu.kernel import Kernel
+from mlacademy.gpu.module import Module
+from mlacademy.gpu.packing import pack
+from mlacademy.gpu.plan import LaunchPlan
+from mlacademy.gpu.ranges import Range, Registry, merged
+from mlacademy.gpu.tensor_map import TensorMap
+from mlacademy.gpu.tensors import TensorView, view_of
+
+
+class EmulatorDevice(Device):
+    """Runs kernels on the CPU, bounds-checked, on NumPy arrays and torch CPU tensors.
+
+    ``options`` are the emulator's (``seed``, ``order``, ``step_budget``, …) and hold for every launch; a launch may
+    give its own. Raises ``RuntimeError`` where the emulator is not built.
+    """
+
+    kind = "emulator"
+
+    def __init__(self, kind: str = "emulator", *, arch: str = "sm_90a", **options: Any) -> None:
+        self.arch = arch
+        self.options = options
+        self._core = _load()
+        self._programs: WeakKeyDictionary[Module, Any] = WeakKeyDictionary()
+        self._registry = Registry()
+
+    @classmethod
+    def obstacle(cls) -> str | None:
+        try:
+            _load()
+        except RuntimeError as error:
+            return str(error)
+        return None
+
+    def launch(self, kernel: Kernel, plan: LaunchPlan, args: Sequence[Any], **options: Any) -> LaunchReport:
+        self.check(kernel)
+        plan.check(kernel)
+        memory = _Memory()
+        params = pack(kernel, args, memory)
+        ranges = merged([*memory.ranges, *self._registry.alive()])
+        statistics = self._core.launch(
+            self._program(kernel.module),
+            kernel.name,
+            plan.grid,
+            plan.block,
+            plan.cluster,
+            plan.smem_bytes,
+            params,
+            [(one.start, one.stop - one.start, one.name, one.writable) for one in ranges],
+            {**self.options, **options},
+        )
+        return LaunchReport("emulator", kernel.demangled, plan, statistics)
+
+    def address(self, tensor: Any, name: str = "") -> int:
+        view = _on_host(view_of(tensor), name or "tensor")
+        self._registry.add(view, name or "tensor")
+        return view.address
+
+    def encode(self, tensor_map: TensorMap, name: str = "") -> bytes:
+        address = self.address(tensor_map.tensor, name or tensor_map.name or "tensor of a map")
+        return map_record.encode(tensor_map, address)
+
+    def synchronize(self) -> None:
+        """Nothing is left to wait for: a launch returns when the kernel has ended."""
+
+    def _program(self, module: Module) -> Any:
+        if module not in self._programs:
+            self._programs[module] = self._core.Program(module.ptx)
+        return self._programs[module]
+
+
+class _Memory:
+    """Collects the memory that one launch's arguments point to."""
+
+    def __init__(self) -> None:
+        self.ranges: list[Range] = []
+
+    def locate(self, view: TensorView, name: str) -> int:
+        start, stop = _on_host(view, name).span
+        self.ranges.append(Range(start, stop, name, view.writable))
+        return view.address
+
+    def encode(self, tensor_map: TensorMap, name: str) -> bytes:
+        return map_record.encode(tensor_map, self.locate(view_of(tensor_map.tensor, name), name))
+
+
+def _on_host(view: TensorView, name: str) -> TensorView:
+    if view.on_gpu:
+        raise ValueError(f"{name} must be in host memory for the emulator, it is on a GPU: use .cpu()")
+    return view
+
+
+def _load() -> ModuleType:
+    try:
+        return importlib.import_module("mlacademy._emulator")
+    except ImportError as error:
+        reason = "is not built" if isinstance(error, ModuleNotFoundError) else f"does not load ({error})"
+        raise RuntimeError(f"the emulator's native module {reason}: make setup") from error

@@ -1,0 +1,52 @@
+"""The stretches of memory that a launch may touch, merged where tensors share memory."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mlacademy.gpu.tensors import TensorView
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bytes ``start`` to ``stop`` of global memory, what messages call them, and whether a kernel may write there."""
+
+    start: int
+    stop: int
+    name: str
+    writable: bool
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """The ranges in the order of their addresses, those that overlap made one; empty ones are left out."""
+    result: list[Range] = []
+    for one in sorted(ranges, key=lambda it: (it.start, -it.stop)):
+        if one.start == one.stop:
+            continue
+        last = result[-1] if result else None
+        if last is None or one.start >= last.stop:
+            result.append(one)
+            continue
+        names = last.name if one.name in last.name.split(" / ") else f"{last.name} / {one.name}"
+        result[-1] = Range(last.start, max(last.stop, one.stop), names, last.writable or one.writable)
+    return result
+
+
+class Registry:
+    """Tensors whose address was given out by `Device.address`; each stays known while it lives."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[weakref.ref[Any], Range]] = []
+
+    def add(self, view: TensorView, name: str) -> None:
+        """Know the memory of ``view`` under ``name`` from now on."""
+        start, stop = view.span
+        self._entries.append((weakref.ref(view.owner), Range(start, stop, name, view.writable)))
+
+    def alive(self) -> list[Range]:
+        """The ranges of the tensors that still live."""
+        self._entries = [entry for entry in self._entries if entry[0]() is not None]
+        return list(dict.fromkeys(found for _, found in self._entries))
