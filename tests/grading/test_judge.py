@@ -63,6 +63,7 @@ def test_parts_earn_their_points(make: Callable[..., Exercise]) -> None:
     assert not verdict
     assert verdict.points == 3
     assert "Parts: positive: right, negative: not yet" in str(verdict)
+    assert 'Hint: first step  Next step: hint("99.1")' in str(verdict)
     assert judge(in_parts, lambda x, factor: x * np.float32(factor)).points == 5
     assert judge(in_parts, lambda x, factor: None).points == 0
 

@@ -75,7 +75,7 @@ def close() -> None:
             continue
         owner, attribute = resolve(name)
         if isinstance(owner, types.ModuleType):
-            _close_names(owner, {attribute})
+            _close_names(owner, {attribute}, classes=False)
         elif owner is not None:
             setattr(owner, attribute, _named_stub(name))
 
@@ -129,8 +129,12 @@ def _lives_in(value: Any, name: str) -> bool:
     return bool(home == name or str(home).startswith(name + "."))
 
 
-def _close_names(module: types.ModuleType, names: set[str]) -> None:
-    """Every function under ``names`` refuses; looking up the rest (classes, native functions) on the module refuses."""
+def _close_names(module: types.ModuleType, names: set[str], *, classes: bool = True) -> None:
+    """Every function under ``names`` refuses; looking up the rest (native functions, numbers) on the module refuses.
+
+    Of a class the methods refuse; without ``classes``, looking it up does: a class named alone may be a NumPy dtype,
+    which is used without a call.
+    """
     watched = set()
     for key in names:
         value = vars(module).get(key)
@@ -139,7 +143,7 @@ def _close_names(module: types.ModuleType, names: set[str]) -> None:
         if isinstance(value, types.FunctionType) and not value.__code__.co_freevars:
             value.__code__ = _stub.__code__.replace(co_name=f"{module.__name__}.{key}")
             value.__defaults__ = value.__kwdefaults__ = None
-        elif isinstance(value, type) and not issubclass(value, BaseException):
+        elif classes and isinstance(value, type) and not issubclass(value, BaseException):
             for method, function in list(vars(value).items()):
                 plain = isinstance(function, types.FunctionType) and not function.__code__.co_freevars
                 if plain and not method.startswith("__"):

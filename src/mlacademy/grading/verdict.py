@@ -58,9 +58,10 @@ class Verdict:
 
     def rows(self) -> list[tuple[str, str]]:
         """The labelled lines under the summary, in the order they are read."""
-        rows = [("Case", self.case), ("Why", self.reason), ("Hint", self.hint)]
-        if len(self.parts) > 1:
-            rows.insert(0, ("Parts", ", ".join(f"{n}: {'right' if ok else 'not yet'}" for n, ok in self.parts.items())))
+        more = f'  Next step: hint("{self.exercise}")' if len(self.hints) > 1 else ""
+        rows = [("Case", self.case), ("Why", self.reason), ("Hint", self.hint and self.hint + more)]
+        if len(self.parts) > 1 and self.state in ("passed", "failed"):
+            rows.append(("Parts", ", ".join(f"{n}: {'right' if ok else 'not yet'}" for n, ok in self.parts.items())))
         return [(name, text) for name, text in rows if text]
 
     def __str__(self) -> str:
