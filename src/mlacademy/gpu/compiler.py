@@ -120,7 +120,7 @@ class _Unit:
         path = Path(file)
         if path == self.path:
             return self.name
-        for folder in (self.path.parent, Path.cwd(), *self.folders, *reversed(nvrtc.include_folders())):
+        for folder in (self.path.parent, *self.folders, Path.cwd(), *reversed(nvrtc.include_folders())):
             if path.is_relative_to(folder):
                 return path.relative_to(folder).as_posix()
         return file
