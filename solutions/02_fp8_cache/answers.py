@@ -4,6 +4,7 @@ import bisect
 import math
 import struct
 
+import ml_dtypes
 import numpy as np
 import torch
 
@@ -106,6 +107,31 @@ def decode_to_text(code):
     return str(decode_byte(code))
 
 
+@wrong("02.1", "sign in the exponent", says="The sign bit leaked into your exponent")
+def decode_with_five_exponent_bits(code):
+    if code & 0x7F == 0x7F:
+        return float("nan")
+    e, m = code >> 3, code & 7
+    value = (1 + m / 8) * 2.0 ** (e - 7) if e else m / 8 * 2.0**-6
+    return -value if code & 0x80 else value
+
+
+@wrong("02.1", "one NaN", says="both 0x7F and 0xFF are NaN")
+def decode_one_nan(code):
+    return float("nan") if code == 0x7F else decode_without_nan(code)
+
+
+@wrong("02.1", "subnormals in whole steps", says="the mantissa counts eighths there as well")
+def decode_whole_subnormals(code):
+    value = decode_byte(code)
+    return value * 8 if code & 0x78 == 0 else value
+
+
+@wrong("02.1", "torch's cast", says="The answer uses torch.float8_e4m3fn")
+def decode_by_torch(code):
+    return torch.tensor([code], dtype=torch.uint8).view(torch.float8_e4m3fn).float().item()
+
+
 @wrong("02.1", "the library's own", says="this exercise asks you to write that yourself")
 def decode_by_library(code):
     return float(fp8.decode_e4m3(code))
@@ -205,6 +231,68 @@ def encode_infinity_nan(x):
 @wrong("02.2", "NaN slips through", says="You encoded NaN as a number")
 def encode_nan_as_number(x):
     return 0x7E if math.isnan(x) else encode_number(x)
+
+
+@wrong("02.2", "ties to the smaller neighbour", says="You sent a tie to the smaller neighbour")
+def encode_nearest_first(x):
+    if math.isnan(x):
+        return 0x7F
+    values = [decode_byte(code) for code in range(0x7F)]
+    code = min(range(0x7F), key=lambda code: abs(values[code] - min(abs(x), 448.0)))
+    return code | (0x80 if math.copysign(1.0, x) < 0 else 0)
+
+
+@wrong("02.2", "frexp(0)", says="frexp(0) gives the exponent 0")
+def encode_zero_as_normal(x):
+    return encode_number(x) if x else encode_number(x) | 0x28
+
+
+@wrong("02.2", "below 2^-9 to zero", says="You sent everything below 2^-9 to zero")
+def encode_flush_early(x):
+    return encode_number(x) & 0x80 if abs(x) < 2.0**-9 else encode_number(x)
+
+
+@wrong("02.2", "no sign", says="You ignored the sign")
+def encode_without_sign(x):
+    return encode_number(abs(x))
+
+
+@wrong("02.2", "two's complement", says="A float keeps its sign apart")
+def encode_complement(x):
+    return encode_number(x) if math.copysign(1.0, x) > 0 else -encode_number(abs(x)) & 0xFF
+
+
+@wrong("02.2", "bias 8", says="Your exponent field is one too large")
+def encode_bias_8(x):
+    return encode_number(x) if x != x else min(encode_number(abs(x)) + 8, 0x7E) | (encode_number(x) & 0x80)
+
+
+@wrong("02.2", "subnormals normalised", says="You took a leading 1 away from a subnormal number")
+def encode_normalised(x):
+    if not 0 < abs(x) < 2.0**-6:
+        return encode_number(x)
+    return round((2 * math.frexp(abs(x))[0] - 1) * 8) | (0x80 if x < 0 else 0)
+
+
+@wrong("02.2", "away from zero", says="You rounded away from zero")
+def encode_ceil(x):
+    return _steps(x, math.ceil)
+
+
+@wrong("02.2", "float32 first", says="You rounded to float32 first")
+def encode_through_float32(x):
+    with np.errstate(over="ignore"):
+        return encode_number(float(np.float32(x)))
+
+
+@wrong("02.2", "NaN with its sign", says="You kept the sign of NaN")
+def encode_signed_nan(x):
+    return 0xFF if x != x and math.copysign(1.0, x) < 0 else encode_number(x)
+
+
+@wrong("02.2", "ml_dtypes", says="The answer uses ml_dtypes.float8_e4m3fn")
+def encode_by_ml_dtypes(x):
+    return int(np.float64(x).clip(-448, 448).astype(ml_dtypes.float8_e4m3fn).view(np.uint8))
 
 
 @wrong("02.2", "the library's own", says="this exercise asks you to write that yourself")
@@ -324,6 +412,48 @@ def scales_per_row(x, tile):
     return scales, x / scales.repeat(tile, axis=1)
 
 
+@wrong("02.3", "one scale for all rows", says="Rows are different tokens")
+def scales_per_column(x, tile):
+    tiles = x.reshape(len(x), -1, tile)
+    scales = np.repeat(_rule(np.abs(tiles).max((0, 2)).astype(np.float64))[None], len(x), axis=0)
+    return scales, (tiles / scales[..., None]).reshape(x.shape)
+
+
+@wrong("02.3", "reshaped the wrong way", says="A tile is a run of neighbours")
+def scales_strided(x, tile):
+    tiles = x.reshape(len(x), tile, -1)
+    scales = _rule(np.abs(tiles).max(1).astype(np.float64))
+    return scales, (tiles / scales[:, None]).reshape(x.shape)
+
+
+@wrong("02.3", "np.tile", says="divided by the scale of another tile")
+def scales_tiled(x, tile):
+    scales, _ = _scales(x, tile, _rule)
+    return scales, x / np.tile(scales, (1, tile))
+
+
+@wrong("02.3", "frexp's exponent as it is", says="You always went to the next larger power of two")
+def scales_always_up(x, tile):
+    return _scales(x, tile, lambda amax: np.ldexp(1.0, np.frexp(np.maximum(amax / 448, 1e-4))[1]))
+
+
+@wrong("02.3", "adds the clamp", says="You added 1e-4 to m")
+def scales_added(x, tile):
+    return _scales(x, tile, lambda amax: _power_up(amax / 448 + 1e-4))
+
+
+@wrong("02.3", "exponents", says="You returned the exponents")
+def scales_exponents(x, tile):
+    scales, scaled = _scales(x, tile, _rule)
+    return np.log2(scales), scaled
+
+
+@wrong("02.3", "rounds the quotients", says="You rounded the quotients")
+def scales_rounded(x, tile):
+    scales, scaled = _scales(x, tile, _rule)
+    return scales, np.round(scaled)
+
+
 @wrong("02.3", "the library's own", says="this exercise asks you to write that yourself")
 def scales_by_library(x, tile):
     scales = fp8.TileRule("mine", tile, "float32", min_scale=1e-4).scale(np.abs(x.reshape(len(x), -1, tile)).max(-1))
@@ -398,7 +528,7 @@ def pack_together(pages, page, layout, slots, codes, powers, rope):
     return None
 
 
-@wrong("02.4", "RoPE before the scales", says="You put RoPE before the scales")
+@wrong("02.4", "RoPE before the scales", says="You put RoPE too early")
 def pack_rope_first(pages, page, layout, slots, codes, powers, rope):
     pack_tokens(pages, page, layout, slots, codes, powers, rope)
     if layout == "V3.2":
@@ -462,6 +592,64 @@ def pack_into_a_copy(pages, page, layout, slots, codes, powers, rope):
     pages = pages.copy()
     pack_tokens(pages, page, layout, slots, codes, powers, rope)
     return pages
+
+
+def _model1(at):
+    """``pack_tokens`` with MODEL1's parts elsewhere: ``at(page, offset)`` gives where values and scales begin."""
+
+    def pack(pages, page, layout, slots, codes, powers, rope):
+        if layout == "V3.2":
+            return pack_tokens(pages, page, layout, slots, codes, powers, rope)
+        for token, slot in enumerate(slots.tolist()):
+            row, (begin, apart) = pages[slot // page], at(page, slot % page)
+            tail = b"".join(struct.pack("<f", v)[2:] for v in rope[token])
+            row[begin : begin + 576] = list(codes[token].tobytes() + tail)
+            row[apart : apart + 8] = [*(powers[token] + 127), 0]
+        return None
+
+    return pack
+
+
+pack_584_apart = wrong("02.4", "MODEL1 rows of 584", says="You put MODEL1's values 584 bytes apart")(
+    _model1(lambda page, offset: (584 * offset, 576 * page + 8 * offset))
+)
+pack_scales_last = wrong("02.4", "MODEL1 scales at the end", says="padding comes last")(
+    _model1(lambda page, offset: (576 * offset, -(-584 * page // 576) * 576 - 8 * page + 8 * offset))
+)
+
+
+@wrong("02.4", "zero byte first", says="It comes after the seven")
+def pack_pad_first(pages, page, layout, slots, codes, powers, rope):
+    pack_tokens(pages, page, layout, slots, codes, powers, rope)
+    if layout == "MODEL1":
+        for slot in slots.tolist():
+            scales = pages[slot // page, 576 * page + 8 * (slot % page) :][:8]
+            scales[:] = np.roll(scales, 1)
+
+
+@wrong("02.4", "pages run together", says="You treated the pages as one run of tokens")
+def pack_without_padding(pages, page, layout, slots, codes, powers, rope):
+    flat = pages.reshape(-1)
+    step = (656 if layout == "V3.2" else 584) * page
+    for token, slot in enumerate(slots.tolist()):
+        one = slice(token, token + 1)
+        view = flat[slot // page * step :][None]
+        pack_tokens(view, page, layout, slots[one] % page, codes[one], powers[one], rope[one])
+
+
+@wrong("02.4", "RoPE as float16", says="You stored RoPE as float16")
+def pack_float16(pages, page, layout, slots, codes, powers, rope):
+    widened = rope.astype(np.float16).view(np.uint16).astype(np.uint32) << 16
+    pack_tokens(pages, page, layout, slots, codes, powers, widened.view(np.float32))
+
+
+@wrong("02.4", "powers as integers", says="You stored V3.2's power as an integer")
+def pack_integers(pages, page, layout, slots, codes, powers, rope):
+    pack_tokens(pages, page, layout, slots, codes, powers, rope)
+    if layout == "V3.2":
+        for token, slot in enumerate(slots.tolist()):
+            begin = 656 * (slot % page) + 512
+            pages[slot // page, begin : begin + 16] = powers[token].astype("<i4").view(np.uint8)
 
 
 @wrong("02.4", "the library's own", says="this exercise asks you to write that yourself")

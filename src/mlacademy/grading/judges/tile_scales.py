@@ -31,8 +31,8 @@ def _cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
     above = float(np.nextafter(np.float32(0.875), np.float32(1)))
     fixed = [
         (_rows([0.25, -0.5, 0.125, 0.75]), 4, "the chapter's values"),
-        (_rows([1.0, 2.0, 3.0, 4.0, 100.0, 200.0, 300.0, 448.0]), 4, "two tiles of one row"),
-        (_rows([0.5, -6.0], [7.0, -0.5]), 2, "a negative value is the largest"),
+        (_rows([1.0, 2.0, 3.0, 4.0, 3.0, 200.0, 5.0, 448.0]), 4, "two tiles of one row"),
+        (_rows([0.5, -6.0], [70.0, -0.5]), 2, "a negative value is the largest"),
         (_rows([0.875, 0.1, 3.5, 0.1]), 2, "amax is 448 times a power of two"),
         (_rows([above, 0.1]), 2, "amax is one step above 448 times a power of two"),
         (_rows([0.03, -0.01, 1e-6, 2e-7]), 2, "tiles of small values"),
@@ -66,7 +66,14 @@ def _as(mistake: str) -> Callable[[Floats, int], Result]:
         amax = (tiles if mistake == "signed" else np.abs(tiles)).max(axis=2)
         if mistake == "row":
             amax = np.broadcast_to(np.abs(x).max(axis=1, keepdims=True), amax.shape)
+        if mistake == "column":
+            amax = np.broadcast_to(amax.max(axis=0), amax.shape)
+        if mistake == "strided":
+            tiles = x.reshape(len(x), tile, -1).swapaxes(1, 2)
+            amax = np.abs(tiles).max(axis=2)
         m = np.maximum(amax.astype(np.float64) / 448, 1e-4)
+        if mistake == "adds":
+            m = amax.astype(np.float64) / 448 + 1e-4
         with np.errstate(all="ignore"):
             if mistake == "no clamp":
                 scales = 2.0 ** np.ceil(np.log2(amax.astype(np.float64) / 448))
@@ -78,6 +85,8 @@ def _as(mistake: str) -> Callable[[Floats, int], Result]:
                 scales = m
             elif mistake == "down":
                 scales = 2.0 ** np.floor(np.log2(m))
+            elif mistake == "always up":
+                scales = 2.0 ** (np.floor(np.log2(m)) + 1)
             elif mistake == "nearest":
                 scales = 2.0 ** np.round(np.log2(m))
             elif mistake == "log2":
@@ -88,7 +97,12 @@ def _as(mistake: str) -> Callable[[Floats, int], Result]:
                 return 1 / scales, x / np.repeat(scales, tile, axis=1)
             scales = scales.astype(np.float32)
             spread = np.repeat(scales, tile, axis=1)
-            return scales, x * spread if mistake == "multiplies" else x / spread
+            if mistake in ("np.tile", "strided"):
+                spread = np.tile(scales, (1, tile))
+            if mistake == "exponents":
+                return np.log2(scales), x / spread
+            scaled = x * spread if mistake == "multiplies" else x / spread
+            return scales, np.rint(scaled) if mistake == "rounds" else scaled
 
     return model
 
@@ -137,6 +151,48 @@ TILE_SCALES = Exercise(
                 "scaled = x / np.repeat(scales, tile, axis=1)",
             ),
             _as("multiplies"),
+        ),
+        Misconception(
+            "exponents",
+            "You returned the exponents. A scale is the power of two itself, 2^-9 and not -9.",
+            (
+                "A reader multiplies by the scale. What would 384 · -9 be?",
+                "The scale is 2 to that exponent.",
+                "scales = np.ldexp(1.0, exponent), or 2.0 ** exponent",
+            ),
+            _as("exponents"),
+        ),
+        Misconception(
+            "np.tile",
+            "Your scales are right, but most elements were divided by the scale of another tile.",
+            (
+                "Print the scales after you spread them over the row: which element gets which?",
+                "np.tile repeats the whole row of scales, s0 s1 s0 s1; neighbours need s0 s0 s1 s1.",
+                "np.repeat(scales, tile, axis=1), or tiles / scales[..., None] with the tiles on an axis of their own.",
+            ),
+            _as("np.tile"),
+        ),
+        Misconception(
+            "rounds",
+            "You rounded the quotients to integers. Encoding is the next step; return them as they are.",
+            (
+                "Which values between 1 and 2 does E4M3 have? Would an integer be right?",
+                "Rounding happens once, when the code is made. This exercise stops before that.",
+                "scaled = x / np.repeat(scales, tile, axis=1), without np.round",
+            ),
+            _as("rounds"),
+        ),
+        Misconception(
+            "always up",
+            "You always went to the next larger power of two. Where m is a power of two itself, it is the scale.",
+            _ROUND_HINTS,
+            _as("always up"),
+        ),
+        Misconception(
+            "adds",
+            "You added 1e-4 to m. The clamp is a maximum: it changes m only where m is smaller.",
+            _CLAMP_HINTS,
+            _as("adds"),
         ),
         Misconception(
             "clamps amax",
@@ -199,6 +255,26 @@ TILE_SCALES = Exercise(
                 "np.abs(…) before .max(…)",
             ),
             _as("signed"),
+        ),
+        Misconception(
+            "strided",
+            "Your tiles take values at a distance from each other. A tile is a run of neighbours.",
+            (
+                "Reshape np.arange(8) the way you reshape a row, and look at which numbers share a tile.",
+                "The last axis of the reshaped array must have the length tile: those are the neighbours.",
+                "x.reshape(n, d // tile, tile), not (n, tile, d // tile)",
+            ),
+            _as("strided"),
+        ),
+        Misconception(
+            "column",
+            "You took the maximum over the rows as well. Rows are different tokens; each has its own scales.",
+            (
+                "How many scales do n rows of d values have?",
+                "The maximum runs over the last axis of [n, d // tile, tile] and over no other.",
+                "np.abs(x.reshape(n, d // tile, tile)).max(axis=2)",
+            ),
+            _as("column"),
         ),
         Misconception(
             "row",

@@ -44,15 +44,24 @@ def _pack(
             continue
         if mistake == "swapped":
             index, offset = offset % len(pages), index % page
-        row = pages[index]
+        row = pages.reshape(-1)[page * index * chosen.bytes_per_token :] if mistake == "no padding" else pages[index]
         fields = {name: start for name, (start, _) in chosen.fields(page, offset).items()}
         if mistake == "together" and chosen.split:
             fields = {"nope": offset * 584, "scale": offset * 584 + 448, "rope": offset * 584 + 456}
             fields["pad"] = offset * 584 + 455
+        if mistake == "rows of 584" and chosen.split:
+            fields |= {"nope": offset * 584, "rope": offset * 584 + 448}
+        if mistake == "RoPE first" and chosen.split:
+            fields |= {"rope": fields["nope"], "nope": fields["nope"] + 128}
         if mistake == "RoPE first" and not chosen.split:
             fields |= {"rope": fields["nope"] + 512, "scale": fields["nope"] + 640}
         if mistake == "no pad step" and chosen.split:
             fields["scale"] = 576 * page + 7 * offset
+        if mistake == "pad first" and chosen.split:
+            fields |= {"scale": fields["scale"] + 1, "pad": fields["scale"]}
+        if mistake == "scales last" and chosen.split:
+            scales = chosen.block_stride(page) - 8 * page + 8 * offset
+            fields |= {"scale": scales, "pad": scales + 7}
         content = {
             "nope": codes[i].tobytes(),
             "scale": b"".join(_scale(int(power), chosen.rule.scale_format, mistake) for power in powers[i]),
@@ -72,10 +81,14 @@ def _scale(power: int, kind: str, mistake: str) -> bytes:
         power = -power
     if kind == "e8m0":
         return bytes([power & 0xFF if mistake == "no bias" else power + 127])
+    if mistake == "integer":
+        return struct.pack("<i", power)
     return struct.pack(">f" if mistake == "big-endian" else "<f", 2.0**power)
 
 
 def _bf16(value: float, mistake: str) -> bytes:
+    if mistake == "float16":
+        return struct.pack("<e", value)
     low_first = struct.pack("<f", value)
     return low_first[:2] if mistake == "lower half" else low_first[2:][:: -1 if mistake == "big-endian" else 1]
 
@@ -205,6 +218,35 @@ PACK_TOKENS = Exercise(
             _as("no pad step"),
         ),
         Misconception(
+            "rows of 584",
+            "You put MODEL1's values 584 bytes apart. The scales stand elsewhere: a token has 576 bytes there.",
+            _SPLIT_HINTS,
+            _as("rows of 584"),
+        ),
+        Misconception(
+            "pad first",
+            "You put MODEL1's zero byte before the scales. It comes after the seven.",
+            _SPLIT_HINTS,
+            _as("pad first"),
+        ),
+        Misconception(
+            "scales last",
+            "You put MODEL1's scales at the end of the page. They follow the values directly; padding comes last.",
+            _SPLIT_HINTS,
+            _as("scales last"),
+        ),
+        Misconception(
+            "no padding",
+            "You treated the pages as one run of tokens. A MODEL1 page ends with padding, so the next one begins later "
+            "than its tokens do.",
+            (
+                "What is pages.shape[1], and what is 584 · page?",
+                "Let the array find the page: pages[index] begins where the page begins.",
+                "index, offset = divmod(slot, page); write into row = pages[index] at positions counted from 0.",
+            ),
+            _as("no padding"),
+        ),
+        Misconception(
             "pad",
             "You left the pad byte after MODEL1's scales as it was. It is written as zero, so that the same token "
             "always has the same bytes.",
@@ -213,11 +255,12 @@ PACK_TOKENS = Exercise(
         ),
         Misconception(
             "RoPE first",
-            "You put RoPE before the scales. In the V3.2 token the 16 bytes of scales come first, at byte 512.",
+            "You put RoPE too early. It comes last in a V3.2 token, behind the scales, and behind the codes in MODEL1.",
             (
-                "Which field starts at byte 512 of a V3.2 token?",
-                "512 codes, then 4 scales of 4 bytes, then 64 RoPE values of 2 bytes.",
-                "Codes at 0, scales at 512, RoPE at 528, counted from 656 · offset.",
+                "Which field starts at byte 512 of a V3.2 token, and at byte 448 of a MODEL1 row?",
+                "V3.2: 512 codes, 4 scales of 4 bytes, 64 RoPE values of 2 bytes. MODEL1: 448 codes, then RoPE.",
+                "V3.2: codes at 0, scales at 512, RoPE at 528, from 656 · offset. MODEL1: codes at 0, RoPE at 448, "
+                "from 576 · offset.",
             ),
             _as("RoPE first"),
         ),
@@ -230,6 +273,16 @@ PACK_TOKENS = Exercise(
                 "V3.2: the float32 2.0 ** power. MODEL1: the byte power + 127.",
             ),
             _as("reciprocal"),
+        ),
+        Misconception(
+            "integer",
+            "You stored V3.2's power as an integer. The field holds the float32 number 2.0 ** power.",
+            (
+                "A reader multiplies by what it finds there. What must it find for a power of -9?",
+                "The four bytes are those of a float32.",
+                'struct.pack("<f", 2.0 ** int(power))',
+            ),
+            _as("integer"),
         ),
         Misconception(
             "no bias",
@@ -258,6 +311,16 @@ PACK_TOKENS = Exercise(
                 'struct.pack("<f", v)[2:], or rope.view(np.uint32) >> 16 as uint16.',
             ),
             _as("lower half"),
+        ),
+        Misconception(
+            "float16",
+            "You stored RoPE as float16. BF16 has 8 exponent bits, as float32 has, and 7 mantissa bits.",
+            (
+                "Both formats have 16 bits. Which one is a float32 cut in half?",
+                "NumPy's float16 and struct's 'e' are the other one. BF16 is the upper half of the float32.",
+                'struct.pack("<f", v)[2:], or rope.view(np.uint32) >> 16 as uint16.',
+            ),
+            _as("float16"),
         ),
         Misconception(
             "clears",
