@@ -18,7 +18,7 @@ lab: setup ## Open JupyterLab at chapter 00
 	@$(BIN)/mlacademy lab
 
 test: check ## Run all checks and tests (TESTS=tests/mla runs some)
-	@$(BIN)/pytest -n 2 --dist loadgroup $(TESTS)
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 lessons: setup ## Run every lesson without a browser and print a table
 	@$(BIN)/mlacademy lessons

@@ -28,6 +28,7 @@ COMMANDS = {
     "release": "write the student branch, which has no solutions (instructors)",
     "book": "build the course as a book of web pages",
     "bench": "list and run the benchmarks",
+    "kernels": "list, compile, disassemble and run CUDA kernels",
 }
 
 

@@ -56,5 +56,5 @@ def run(options: argparse.Namespace) -> int:
             console().print(error.log.strip()[-4000:], markup=False)
         raise CommandError(str(error)) from error
     for language, page in pages.items():
-        console().print(f"{language}: [bold]{page}[/]", soft_wrap=True)
+        console().print(f"{language}: [bold]{page}[/]")
     return 0

@@ -55,7 +55,7 @@ def _check(path: Path, root: Path) -> list[Verdict]:
 
     out = console()
     shown = path.resolve().relative_to(root) if path.resolve().is_relative_to(root) else path
-    out.print(f"[bold]{escape(str(shown))}[/]", soft_wrap=True)
+    out.print(f"[bold]{escape(str(shown))}[/]")
     with out.status("starting") as status:
         verdicts = check_notebook(path, progress=lambda text: status.update(escape(text)))
     own = path.resolve().is_relative_to((root / "work").resolve())
@@ -63,9 +63,9 @@ def _check(path: Path, root: Path) -> list[Verdict]:
         colour = STATES[verdict.state]
         text = verdict.heading if verdict else str(verdict)
         heading, _, rest = text.partition("\n")
-        out.print(f"  [{colour}]{escape(heading)}[/]", soft_wrap=True)
+        out.print(f"  [{colour}]{escape(heading)}[/]")
         for line in rest.splitlines():
-            out.print(f"    {escape(line)}", soft_wrap=True)
+            out.print(f"    {escape(line)}")
         if own:
             board.record(verdict)
     return verdicts

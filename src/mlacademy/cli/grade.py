@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         options.out,
         root=course_root(),
         trusted=options.trusted,
-        progress=lambda text: out.print(escape(text), soft_wrap=True),
+        progress=lambda text: out.print(escape(text)),
         **limits,
     )
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
@@ -53,5 +53,5 @@ def run(options: argparse.Namespace) -> int:
     if manual:
         out.print(f"{manual} answers wait for a person: see needs_manual_grading in {grades.csv.name}.")
     for path in (grades.csv, grades.totals_csv, grades.gradebook):
-        out.print(f"wrote {path}", soft_wrap=True)
+        out.print(f"wrote {path}")
     return 0

@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
     shelf = root / "work" / "lessons" if options.work else root / "lessons"
     out = console()
     count = "1 lesson" if len(paths) == 1 else f"{len(paths)} lessons"
-    out.print(f"Running {count} in {shelf}, {options.jobs} at a time.", soft_wrap=True)
+    out.print(f"Running {count} in {shelf}, {options.jobs} at a time.")
     runs = _run_all(paths, shelf, options, out)
     out.print(_table(paths, runs, shelf))
     failed = [runs[path] for path in paths if not runs[path].ok]

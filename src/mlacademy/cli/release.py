@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     root, out = course_root(), console()
 
     def say(text: str) -> None:
-        out.print(escape(text), soft_wrap=True)
+        out.print(escape(text))
 
     if options.exercises is not None:
         for path in generate(options.exercises or None, root=root, progress=say):

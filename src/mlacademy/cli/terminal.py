@@ -25,7 +25,7 @@ def console() -> Console:
 
     plain = not sys.stdout.isatty()
     width = int(os.environ.get("COLUMNS", "120")) if plain else None
-    return Console(highlight=False, width=width, soft_wrap=False, emoji=False)
+    return Console(highlight=False, width=width, soft_wrap=True, emoji=False)
 
 
 def confirm(question: str) -> bool:

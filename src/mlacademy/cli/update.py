@@ -54,7 +54,10 @@ def show(workspace: Workspace, done: list[Step], backup: Path | None, *, dry_run
     changed = {(workspace.work / step.path).resolve() for step in shown if step.writes}
     for path in sorted(changed & open_notebooks(workspace.work)) if changed and not dry_run else []:
         name = path.relative_to(workspace.work.resolve())
-        out.print(f"[yellow]Open in JupyterLab:[/] {escape(str(name))}: choose File > Reload Notebook from Disk.")
+        out.print(
+            f"[yellow]Open in JupyterLab:[/] {escape(str(name))}: choose File > Reload Notebook from Disk.",
+            soft_wrap=True,
+        )
     skipped = [step for step in done if step.action == "skipped"]
     if skipped:
         complain(
