@@ -35,7 +35,7 @@ def unscaled(a, b, scale_a, scale_b):
     return a @ b.T
 
 
-@wrong("13.1", "last scales in the epilogue", says="scaling only after the loop is too late")
+@wrong("13.1", "last scales in the epilogue", says="the last block's scales after the loop")
 def epilogue(a, b, scale_a, scale_b):
     acc = a @ b.T
     return acc * scale_a[:, -1:] * np.repeat(scale_b[:, -1], 128)[: len(b)]
@@ -61,6 +61,86 @@ def activations_only(a, b, scale_a, scale_b):
         a[:, k * 128 : (k + 1) * 128] @ b[:, k * 128 : (k + 1) * 128].T * scale_a[:, k : k + 1]
         for k in range(scale_a.shape[1])
     )
+
+
+@wrong("13.1", "only the weights' scales", says="scale_a is missing")
+def weights_only(a, b, scale_a, scale_b):
+    return block_by_block(a, b, np.ones_like(scale_a), scale_b)
+
+
+def block_by_block(a, b, scale_a, scale_b):
+    out = np.zeros((len(a), len(b)), np.float32)
+    for k in range(a.shape[1] // 128):
+        part = slice(128 * k, 128 * (k + 1))
+        out += a[:, part] @ b[:, part].T * np.outer(scale_a[:, k], scale_b[np.arange(len(b)) // 128, k])
+    return out
+
+
+@wrong("13.1", "accumulator not cleared", says="they are counted again each time")
+def not_cleared(a, b, scale_a, scale_b):
+    out, block = np.zeros((2, len(a), len(b)), np.float32)
+    for k in range(a.shape[1] // 128):
+        part = slice(128 * k, 128 * (k + 1))
+        block += a[:, part] @ b[:, part].T
+        out += block * np.outer(scale_a[:, k], scale_b[np.arange(len(b)) // 128, k])
+    return out
+
+
+@wrong("13.1", "largest scales in the epilogue", says="the largest scales after the loop")
+def epilogue_max(a, b, scale_a, scale_b):
+    return (a @ b.T) * np.outer(scale_a.max(1), np.repeat(scale_b.max(1), 128)[: len(b)])
+
+
+@wrong("13.1", "sums of the scales in the epilogue", says="the sums of the scales after the loop")
+def epilogue_sum(a, b, scale_a, scale_b):
+    return (a @ b.T) * np.outer(scale_a.sum(1), np.repeat(scale_b.sum(1), 128)[: len(b)])
+
+
+@wrong("13.1", "mean products in the epilogue", says="mean products of the scales after the loop")
+def epilogue_mean_products(a, b, scale_a, scale_b):
+    return (a @ b.T) * (scale_a @ np.repeat(scale_b, 128, axis=0)[: len(b)].T / scale_a.shape[1])
+
+
+@wrong("13.1", "divides", says="You divided by the scales")
+def divides(a, b, scale_a, scale_b):
+    return block_by_block(a, b, 1 / scale_a, 1 / scale_b)
+
+
+@wrong("13.1", "scales of the next block", says="takes the scales of its neighbour along K")
+def next_scales(a, b, scale_a, scale_b):
+    return block_by_block(a, b, np.roll(scale_a, -1, axis=1), np.roll(scale_b, -1, axis=1))
+
+
+@wrong("13.1", "a weight row's own scale, clipped", says="rows 0 to 127 share one")
+def clipped_rows(a, b, scale_a, scale_b):
+    own = scale_b[np.minimum(np.arange(len(b)), len(scale_b) - 1)]
+    return np.einsum("mkc,nkc,mk,nk->mn", a.reshape(len(a), -1, 128), b.reshape(len(b), -1, 128), scale_a, own)
+
+
+@wrong("13.1", "overwrites", says="Only the last K block is in the result")
+def overwrites(a, b, scale_a, scale_b):
+    return block_by_block(a[:, -128:], b[:, -128:], scale_a[:, -1:], scale_b[:, -1:])
+
+
+@wrong("13.1", "last block forgotten", says="The last K block is missing")
+def forgets_the_last(a, b, scale_a, scale_b):
+    return block_by_block(a[:, :-128], b[:, :-128], scale_a, scale_b)
+
+
+@wrong("13.1", "1x128 on both sides, as the article", says="could not be broadcast")
+def article(a, b, scale_a, scale_b):
+    out = np.zeros((len(a), len(b)), np.float32)
+    for k in range(scale_a.shape[1]):
+        part = slice(128 * k, 128 * (k + 1))
+        out += (a[:, part] @ b[:, part].T) * (scale_a[:, k : k + 1] * scale_b[:, k : k + 1].T)
+    return out
+
+
+@wrong("13.1", "scales the inputs in place", says="it must leave its inputs as they were")
+def in_place(a, b, scale_a, scale_b):
+    a *= scale_a.repeat(128, axis=1)
+    b *= scale_b.repeat(128, axis=0)[: len(b)].repeat(128, axis=1)
+    return a @ b.T
 
 
 @wrong("13.1", "first weight scales for all rows", says="the scales of the first 128 rows")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -82,16 +82,28 @@ def _factor(scale_a: Array, spread_b: Array) -> Array:
     return scale_a[:, None, :] * spread_b[None, :, :]
 
 
-def _epilogue_last(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
-    return np.asarray((a @ b.T) * np.outer(scale_a[:, -1], _rows(scale_b, len(b))[:, -1]), np.float32)
+def _epilogue(reduce: Callable[[Array], Array]) -> Callable[..., Array]:
+    """All of K in one sum, then one factor from the scales ``[rows, K / 128]`` of either side."""
+
+    def model(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
+        factor = np.outer(reduce(scale_a), reduce(_rows(scale_b, len(b))))
+        return np.asarray((a @ b.T) * factor, np.float32)
+
+    return model
 
 
-def _epilogue_first(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
-    return np.asarray((a @ b.T) * np.outer(scale_a[:, 0], _rows(scale_b, len(b))[:, 0]), np.float32)
+def _epilogue_products(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
+    factor = scale_a @ _rows(scale_b, len(b)).T / scale_a.shape[1]
+    return np.asarray((a @ b.T) * factor, np.float32)
 
 
-def _epilogue_mean(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
-    return np.asarray((a @ b.T) * np.outer(scale_a.mean(axis=1), _rows(scale_b, len(b)).mean(axis=1)), np.float32)
+def _not_cleared(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
+    out, running = np.zeros((2, len(a), len(b)), np.float32)
+    for block in range(scale_a.shape[1]):
+        inside = slice(128 * block, 128 * block + 128)
+        running = running + a[:, inside] @ b[:, inside].T
+        out = out + running * np.outer(scale_a[:, block], _rows(scale_b, len(b))[:, block])
+    return out
 
 
 def _running(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
@@ -115,14 +127,48 @@ def _tiled_rows(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
     return _per_block(a, b, _factor(scale_a, scale_b[np.arange(len(b)) % len(scale_b)]))
 
 
-def _two_blocks(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
-    return _per_block(a[:, :256], b[:, :256], _factor(scale_a, _rows(scale_b, len(b)))[:, :, :2])
+def _own_rows(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
+    return _per_block(a, b, _factor(scale_a, scale_b[np.minimum(np.arange(len(b)), len(scale_b) - 1)]))
+
+
+def _no_scale_a(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
+    return _per_block(a, b, _factor(np.ones_like(scale_a), _rows(scale_b, len(b))))
+
+
+def _divided(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
+    return _per_block(a, b, 1 / _factor(scale_a, _rows(scale_b, len(b))))
+
+
+def _shifted(by: int) -> Callable[..., Array]:
+    """Every block with the scales of another, ``by`` places on."""
+
+    def model(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
+        return _per_block(a, b, np.roll(_factor(scale_a, _rows(scale_b, len(b))), -by, axis=2))
+
+    return model
+
+
+def _some_blocks(blocks: slice) -> Callable[..., Array]:
+    """Only these blocks along K."""
+
+    def model(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Array:
+        factor = _factor(scale_a, _rows(scale_b, len(b)))
+        kept = np.zeros_like(factor)
+        kept[:, :, blocks] = factor[:, :, blocks]
+        return _per_block(a, b, kept)
+
+    return model
 
 
 _LATE = (
     "What is the same for all K of one output element, and what is not?",
     "The scales change every 128 values along K, so products of different blocks cannot share one factor.",
     "Inside the loop: the product of one 128-deep slice, times its own scale_a and scale_b, added to the total.",
+)
+_BOTH = (
+    "Which of the two inputs were quantised?",
+    "A code stands for code × scale, in a and in b.",
+    "The factor of a block is scale_a[m, kb] times scale_b[n // 128, kb].",
 )
 _WEIGHTS = (
     "How many rows of b share one row of scale_b?",
@@ -153,23 +199,32 @@ CODE = Exercise(
             says="The products are summed without any scale: codes of different blocks stand for different units.",
             hints=_LATE,
         ),
-        Misconception(
-            "epilogue, last block",
-            model=_epilogue_last,
-            says="All of K is multiplied by the scales of the last block: scaling only after the loop is too late.",
-            hints=_LATE,
+        *(
+            Misconception(
+                f"epilogue, {which}",
+                model=model,
+                says=f"All of K is multiplied by {which} scales after the loop: no one factor is right for all blocks.",
+                hints=_LATE,
+            )
+            for which, model in (
+                ("the last block's", _epilogue(lambda scales: scales[:, -1])),
+                ("the first block's", _epilogue(lambda scales: scales[:, 0])),
+                ("mean", _epilogue(lambda scales: scales.mean(axis=1))),
+                ("the largest", _epilogue(lambda scales: scales.max(axis=1))),
+                ("the sums of the", _epilogue(lambda scales: scales.sum(axis=1))),
+                ("the product of all", _epilogue(lambda scales: scales.prod(axis=1))),
+                ("mean products of the", _epilogue_products),
+            )
         ),
         Misconception(
-            "epilogue, first block",
-            model=_epilogue_first,
-            says="All of K is multiplied by the scales of the first block: scaling only after the loop is too late.",
-            hints=_LATE,
-        ),
-        Misconception(
-            "epilogue, mean",
-            model=_epilogue_mean,
-            says="All of K is multiplied by mean scales after the loop: no single factor is right for all blocks.",
-            hints=_LATE,
+            "accumulator not cleared",
+            model=_not_cleared,
+            says="The sum that is scaled still holds the products of earlier blocks: they are counted again each time.",
+            hints=(
+                "What is in your block sum at the start of the second turn of the loop?",
+                "Two accumulators: one for the block, which starts from 0 each time; one for the scaled total.",
+                "Inside the loop: partial = a[:, s] @ b[:, s].T, not partial += …; then total += partial * factor.",
+            ),
         ),
         Misconception(
             "running total scaled",
@@ -185,11 +240,38 @@ CODE = Exercise(
             "scale of b left out",
             model=_no_scale_b,
             says="scale_b is missing: both operands were divided by a scale when they were quantised.",
-            hints=(
-                "Which of the two inputs were quantised?",
-                "A code stands for code × scale, in a and in b.",
-                "The factor of a block is scale_a[m, kb] times scale_b[n // 128, kb].",
-            ),
+            hints=_BOTH,
+        ),
+        Misconception(
+            "scale of a left out",
+            model=_no_scale_a,
+            says="scale_a is missing: both operands were divided by a scale when they were quantised.",
+            hints=_BOTH,
+        ),
+        Misconception(
+            "divided",
+            model=_divided,
+            says="You divided by the scales. That was done when the values were quantised; now they are multiplied.",
+            hints=_BOTH,
+        ),
+        *(
+            Misconception(
+                f"scales of another block, {by}",
+                model=_shifted(by),
+                says="A block takes the scales of its neighbour along K.",
+                hints=(
+                    "Which scales belong to the values 0 to 127 of a row?",
+                    "Block kb, from value 128·kb on, has the scales in column kb, of scale_a and of scale_b.",
+                    "One loop variable for all four: slices from 128·kb, scale_a[:, kb], scale_b[:, kb].",
+                ),
+            )
+            for by in (1, -1)
+        ),
+        Misconception(
+            "one weight row, one scale",
+            model=_own_rows,
+            says="Row n of b takes scale row n. Weights have one scale for 128 × 128 values: rows 0 to 127 share one.",
+            hints=_WEIGHTS,
         ),
         Misconception(
             "first weight block for all",
@@ -203,19 +285,32 @@ CODE = Exercise(
             says="Row n of b takes scale row n % blocks; rows share a scale in groups of 128 neighbours, n // 128.",
             hints=_WEIGHTS,
         ),
-        Misconception(
-            "two blocks only",
-            model=_two_blocks,
-            says="Only the first two K blocks are summed; K is not always 256.",
-            hints=(
-                "Where does the number of blocks come from?",
-                "Take it from the shapes: K // 128, or the second axis of scale_a.",
-                "for kb in range(a.shape[1] // 128)",
-            ),
+        *(
+            Misconception(
+                f"{which} only",
+                model=_some_blocks(blocks),
+                says=says,
+                hints=(
+                    "How many K blocks are there, and how many of them are in your total?",
+                    "Take the number from the shapes, K // 128 or the second axis of scale_a, and add with +=.",
+                    "for kb in range(a.shape[1] // 128): … out += partial * factor",
+                ),
+            )
+            for which, blocks, says in (
+                ("two blocks", slice(0, 2), "Only the first two K blocks are summed; K is not always 256."),
+                (
+                    "last block",
+                    slice(-1, None),
+                    "Only the last K block is in the result: it replaced the others.",
+                ),
+                ("first block", slice(0, 1), "Only the first K block is in the result."),
+                ("all but the last block", slice(0, -1), "The last K block is missing."),
+            )
         ),
     ),
     hints=(
-        "Do one output element by hand for K = 256: two sums of 128 products, each with its own factor.",
+        "Write down the four shapes for K = 256, N = 130. Then do one output element by hand: two sums of 128 "
+        "products, each with its own factor.",
         "Loop over the K blocks. Each block: multiply the slices, multiply by the outer product of its scales, add.",
         "Slice columns 128·kb to 128·(kb + 1) of a and b; the factor is scale_a[:, kb] by the spread scale_b[:, kb].",
     ),
