@@ -101,6 +101,82 @@ def softmax_base2_torch(scores, scale):
     return torch.softmax(x, dim=0).numpy(), float(torch.logsumexp(x, dim=0)) * LOG2E
 
 
+@right("05.1", "in torch, converted from natural units")
+def softmax_base2_from_natural(scores, scale):
+    s = torch.from_numpy(scores)
+    if torch.isneginf(s).all():
+        return torch.zeros_like(s), -math.inf
+    w = torch.exp(scale * (s - s.max()))
+    return w / w.sum(), (torch.log(w.sum()) + scale * s.max()) / math.log(2)
+
+
+@wrong("05.1", "in float32", says="pass through float32")
+def softmax_base2_float32(scores, scale):
+    return softmax_base2(scores.astype(np.float32), np.float32(scale))
+
+
+@wrong("05.1", "a list of weights", says="An output is a Python list")
+def softmax_base2_list(scores, scale):
+    weights, lse = softmax_base2(scores, scale)
+    return list(weights), lse
+
+
+@wrong("05.1", "leaves holes out", says="no entry for a hole")
+def softmax_base2_dropped(scores, scale):
+    kept = scores[scores > -np.inf]
+    return softmax_base2(kept, scale) if kept.size else (kept, -np.inf)
+
+
+@wrong("05.1", "holes as a large negative number", says="every hole got the same weight")
+def softmax_base2_finite_holes(scores, scale):
+    x = np.where(np.isneginf(scores), -1e30, scores * scale * LOG2E)
+    w = np.exp2(x - x.max())
+    return w / w.sum(), np.log2(w.sum()) + x.max()
+
+
+@wrong("05.1", "zero for an empty sum", says="the logarithm of an empty sum")
+def softmax_base2_zero(scores, scale):
+    weights, lse = softmax_base2(scores, scale)
+    return weights, 0.0 if lse == -math.inf else lse
+
+
+@wrong("05.1", "the raw max with scaled scores", says="the max of the raw scores")
+def softmax_base2_raw_max(scores, scale):
+    if np.isneginf(scores).all():
+        return np.zeros_like(scores), -np.inf
+    with np.errstate(all="ignore"):
+        w = np.exp2(scores * scale * LOG2E - scores.max())
+        return w / w.sum(), np.log2(w.sum()) + scores.max()
+
+
+@wrong("05.1", "adds the raw max back", says="you added the max of the raw scores")
+def softmax_base2_raw_back(scores, scale):
+    weights, lse = softmax_base2(scores, scale)
+    return weights, lse - max(scores.max() * scale * LOG2E, -1e30) + scores.max() if lse > -np.inf else lse
+
+
+@wrong("05.1", "subtracts the max twice", says="with a minus")
+def softmax_base2_minus(scores, scale):
+    weights, lse = softmax_base2(scores, scale)
+    return weights, lse - 2 * scores.max() * scale * LOG2E if lse > -np.inf else lse
+
+
+@wrong("05.1", "ln of the sum plus the base-2 max", says="a natural logarithm and a max in base 2")
+def softmax_base2_mixed(scores, scale):
+    weights, lse = softmax_base2(scores, scale)
+    top = scores.max() * scale * LOG2E
+    return weights, (lse - top) / LOG2E + top if lse > -np.inf else lse
+
+
+@wrong("05.1", "e to base-2 exponents", says="log2 e then counts twice")
+def softmax_base2_e(scores, scale):
+    if np.isneginf(scores).all():
+        return np.zeros_like(scores), -np.inf
+    x = scores * scale * LOG2E
+    w = np.exp(x - x.max())
+    return w / w.sum(), np.log2(w.sum()) + x.max()
+
+
 # 05.2
 
 
@@ -188,6 +264,62 @@ def online_step_library(M, L, o, x, v):
     part, old = 2.0 ** (float(step.running_max) - new_M), 2.0 ** (M - new_M)
     total = float(step.running_sum) * part
     return new_M, L * old + total, o * old + got.out.numpy() * total
+
+
+@wrong("05.2", "in float32", says="pass through float32")
+def online_step_float32(M, L, o, x, v):
+    M, L, o = online_step(np.float32(M), np.float32(L), o.astype(np.float32), x.astype(np.float32), v)
+    return M, L, o.astype(np.float32)
+
+
+@wrong("05.2", "measures from the old max", says="before the first block the old max is −1e30")
+def online_step_late(M, L, o, x, v):
+    new_M = max(M, x.max())
+    with np.errstate(all="ignore"):
+        w, rescale = np.exp2(x - M), np.exp2(M - new_M)
+        return new_M, (L + w.sum()) * rescale, (o + w @ v) * rescale
+
+
+@wrong("05.2", "rescales the block", says="You multiplied the block by the factor")
+def online_step_new(M, L, o, x, v):
+    new_M = max(M, x.max())
+    rescale, w = 2.0 ** (M - new_M), np.exp2(x - new_M)
+    return new_M, L + w.sum() * rescale, o + w @ v * rescale
+
+
+@wrong("05.2", "rescales everything", says="The factor multiplied the block as well")
+def online_step_all(M, L, o, x, v):
+    new_M = max(M, x.max())
+    rescale, w = 2.0 ** (M - new_M), np.exp2(x - new_M)
+    return new_M, (L + w.sum()) * rescale, (o + w @ v) * rescale
+
+
+@wrong("05.2", "keeps the block alone", says="The old L and o are gone")
+def online_step_forgotten(M, L, o, x, v):
+    new_M = max(M, x.max())
+    w = np.exp2(x - new_M)
+    return new_M, w.sum(), w @ v
+
+
+@wrong("05.2", "forgets the old output", says="the old o is gone")
+def online_step_o_forgotten(M, L, o, x, v):
+    M, L, _ = online_step(M, L, o, x, v)
+    return M, L, np.exp2(x - M) @ v
+
+
+@wrong("05.2", "starts again after a block of holes", says="A block of holes set L and o to 0")
+def online_step_reset(M, L, o, x, v):
+    return (M, 0.0, np.zeros_like(o)) if np.isneginf(x).all() else online_step(M, L, o, x, v)
+
+
+@wrong("05.2", "multiplies by log2 e again", says="You multiplied x by log2 e")
+def online_step_again(M, L, o, x, v):
+    return online_step(M, L, o, x * LOG2E, v)
+
+
+@wrong("05.2", "holes as a large negative number", says="every hole got the weight 1")
+def online_step_finite_holes(M, L, o, x, v):
+    return online_step(M, L, o, np.maximum(x, -1e30), v)
 
 
 # 05.3
@@ -323,6 +455,93 @@ def stream_attention_library(scores, values, scale, block):
     return got.out.numpy(), got.lse.numpy(), sums.numpy()
 
 
+@wrong("05.3", "in float32", says="pass through float32")
+def stream_attention_float32(scores, values, scale, block):
+    return stream_attention_arrays(scores.astype(np.float32), values.astype(np.float32), np.float32(scale), block)
+
+
+@wrong("05.3", "a list of sums", says="An output is a Python list")
+def stream_attention_list(scores, values, scale, block):
+    out, lse, sums = stream_attention_arrays(scores, values, scale, block)
+    return out, lse, list(sums)
+
+
+@wrong("05.3", "records the block's own sum", says="each block's own sum")
+def stream_attention_block_sums(scores, values, scale, block):
+    out, lse, sums = stream_attention_arrays(scores, values, scale, block)
+    x = scores * (scale * LOG2E)
+    for number in range(len(sums)):
+        running = np.maximum(x[:, : (number + 1) * block].max(axis=1), -1e30)
+        sums[number] = np.exp2(x[:, number * block : (number + 1) * block] - running[:, None]).sum(axis=1)
+    return out, lse, sums
+
+
+@wrong("05.3", "two passes", says="measured from the max of the whole row")
+def stream_attention_two_passes(scores, values, scale, block):
+    out, lse, _ = stream_attention_arrays(scores, values, scale, block)
+    x = scores * (scale * LOG2E)
+    w = np.exp2(x - np.maximum(x.max(axis=1), -1e30)[:, None])
+    ends = range(block, scores.shape[1] + block, block)
+    return out, lse, np.array([w[:, :end].sum(axis=1) for end in ends])
+
+
+@wrong("05.3", "divides after every block", says="You divided by L after every block")
+def stream_attention_each(scores, values, scale, block):
+    _, lse, sums = stream_attention_arrays(scores, values, scale, block)
+    M, o = np.full(len(scores), -1e30), np.zeros((len(scores), values.shape[1]))
+    for number, L in enumerate(sums):
+        tokens = slice(number * block, (number + 1) * block)
+        x = scores[:, tokens] * (scale * LOG2E)
+        new_M = np.maximum(M, x.max(axis=1))
+        o = o * np.exp2(M - new_M)[:, None] + np.exp2(x - new_M[:, None]) @ values[tokens]
+        M, o = new_M, np.divide(o, L[:, None], out=np.zeros_like(o), where=L[:, None] > 0)
+    return o, lse, sums
+
+
+@wrong("05.3", "never keeps the new max", says="the running max itself never changes")
+def stream_attention_m_kept(scores, values, scale, block):
+    M, L, o, sums = np.full(len(scores), -1e30), np.zeros(len(scores)), np.zeros((len(scores), values.shape[1])), []
+    for i in range(0, scores.shape[1], block):
+        x = scores[:, i : i + block] * (scale * LOG2E)
+        new_M = np.maximum(M, x.max(axis=1))
+        w, rescale = np.exp2(x - new_M[:, None]), np.exp2(M - new_M)
+        L, o = L * rescale + w.sum(axis=1), o * rescale[:, None] + w @ values[i : i + block]
+        sums.append(L)
+    with np.errstate(all="ignore"):
+        out = np.where(L[:, None] > 0, o / L[:, None], 0)
+        return out, np.where(L > 0, (np.log2(L) + new_M) / LOG2E, np.inf), np.array(sums)
+
+
+@wrong("05.3", "fills up with scores of 0", says="A score of 0 is a token like any other")
+def stream_attention_padded(scores, values, scale, block):
+    extra = -scores.shape[1] % block
+    scores, values = np.pad(scores, ((0, 0), (0, extra))), np.pad(values, ((0, extra), (0, 0)))
+    return stream_attention_arrays(scores, values, scale, block)
+
+
+@wrong("05.3", "holes as a large negative number", says="every hole got the weight 1")
+def stream_attention_finite_holes(scores, values, scale, block):
+    return stream_attention_arrays(np.maximum(scores, -1e30), values, scale, block)
+
+
+@wrong("05.3", "scales twice", says="The scale entered twice")
+def stream_attention_scaled_twice(scores, values, scale, block):
+    return stream_attention_arrays(scores * scale, values, scale, block)
+
+
+@wrong("05.3", "multiplies the max by log2 e", says="out and sums are right, lse is not")
+def stream_attention_wrong_way(scores, values, scale, block):
+    M, L, o, sums = streamed(scores, values, scale, block)
+    with np.errstate(all="ignore"):
+        return np.where(L[:, None] > 0, o / L[:, None], 0), np.where(L > 0, np.log(L) + M * LOG2E, np.inf), sums
+
+
+@wrong("05.3", "a head of holes has lse 0", says="All heads with tokens are right")
+def stream_attention_zero(scores, values, scale, block):
+    out, lse, sums = stream_attention_arrays(scores, values, scale, block)
+    return out, np.where(np.isposinf(lse), 0.0, lse), sums
+
+
 # 05.4
 
 
@@ -389,6 +608,43 @@ def lazy_maxima_minus_infinity(block_maxima, lag):
             M, moves = top, moves + 1
         maxima.append(M)
     return maxima, moves
+
+
+@wrong("05.4", "compares with the block before", says="You compared with the block before")
+def lazy_maxima_previous(block_maxima, lag):
+    M, maxima, moves = -1e30, [], 0
+    for before, top in zip([-1e30, *block_maxima], block_maxima, strict=False):
+        if top > before + lag:
+            M, moves = top, moves + 1
+        maxima.append(M)
+    return maxima, moves
+
+
+@wrong("05.4", "moves by the lag", says="all the way to the block's max, not by the lag")
+def lazy_maxima_creeps(block_maxima, lag):
+    M, maxima, moves = -1e30, [], 0
+    for top in block_maxima:
+        if top > M + lag:
+            M, moves = M + lag, moves + 1
+        maxima.append(M)
+    return maxima, moves
+
+
+@wrong("05.4", "notes M before the block", says="holds the M before each block")
+def lazy_maxima_early(block_maxima, lag):
+    maxima, moves = lazy_maxima(block_maxima, lag)
+    return [-1e30, *maxima[:-1]], moves
+
+
+@wrong("05.4", "notes the moves alone", says="an entry only where M moved")
+def lazy_maxima_moves_only(block_maxima, lag):
+    maxima, moves = lazy_maxima(block_maxima, lag)
+    return [after for before, after in itertools.pairwise([-1e30, *maxima]) if after != before], moves
+
+
+@wrong("05.4", "notes the true max", says="holds the true max so far")
+def lazy_maxima_true_recorded(block_maxima, lag):
+    return list(itertools.accumulate([-1e30, *block_maxima], max))[1:], lazy_maxima(block_maxima, lag)[1]
 
 
 @wrong("05.4", "the library's running max", says="mlacademy.softmax")

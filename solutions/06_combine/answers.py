@@ -95,6 +95,46 @@ def partial_result_library(x, v):
     return got.out.numpy(), float(got.lse_log2)
 
 
+@wrong("06.1", "in float32", says="pass through float32")
+def partial_result_float32(x, v):
+    return partial_result(x.astype(np.float32), v.astype(np.float32))
+
+
+@wrong("06.1", "holes as a large negative number", says="every hole weighed as much as the others")
+def partial_result_finite_holes(x, v):
+    return partial_result(np.maximum(x, -1e30), v)
+
+
+@wrong("06.1", "multiplies by log2 e again", says="You multiplied x by log2 e")
+def partial_result_again(x, v):
+    return partial_result(x * LOG2E, v)
+
+
+@wrong("06.1", "divides by the number of positions", says="You divided o by the number of positions")
+def partial_result_counted(x, v):
+    o, lse = partial_result(x, v)
+    return (o * 2.0 ** (lse - x.max()) / len(x) if lse > -math.inf else o), lse
+
+
+@wrong("06.1", "zero for an empty sum", says="the logarithm of an empty sum")
+def partial_result_zero(x, v):
+    o, lse = partial_result(x, v)
+    return o, lse if lse > -math.inf else 0.0
+
+
+@wrong("06.1", "ln of the sum plus the base-2 max", says="natural")
+def partial_result_mixed(x, v):
+    o, lse = partial_result(x, v)
+    return o, (lse - x.max()) / LOG2E + x.max() if lse > -math.inf else lse
+
+
+@wrong("06.1", "the sum itself", says="You returned the sum of weights")
+def partial_result_weight(x, v):
+    o, lse = partial_result(x, v)
+    with np.errstate(over="ignore"):
+        return o, np.exp2(lse)
+
+
 # 06.2
 
 
@@ -188,6 +228,70 @@ def merge_library(outs, lse_log2):
     return out.numpy(), lse.numpy()
 
 
+@right("06.2", "in torch, in natural units")
+def merge_torch(outs, lse_log2):
+    lse = torch.logsumexp(torch.from_numpy(lse_log2) / LOG2E, dim=0)
+    empty = torch.isneginf(lse)
+    weights = torch.exp(torch.from_numpy(lse_log2) / LOG2E - torch.where(empty, 0.0, lse))
+    return (weights[..., None] * torch.from_numpy(outs)).sum(dim=0), torch.where(empty, math.inf, lse)
+
+
+@wrong("06.2", "in float32", says="pass through float32")
+def merge_float32(outs, lse_log2):
+    return merge(outs.astype(np.float32), lse_log2.astype(np.float32))
+
+
+@wrong("06.2", "the heaviest split alone", says="the heaviest split alone")
+def merge_best(outs, lse_log2):
+    return outs[lse_log2.argmax(axis=0), np.arange(lse_log2.shape[1])], merge(outs, lse_log2)[1]
+
+
+@wrong("06.2", "adds the outputs", says="You added the outputs")
+def merge_sum(outs, lse_log2):
+    return outs.sum(axis=0), merge(outs, lse_log2)[1]
+
+
+@wrong("06.2", "weights over the heads", says="sum to 1 over the heads")
+def merge_over_heads(outs, lse_log2):
+    with np.errstate(invalid="ignore"):
+        w = np.nan_to_num(np.exp2(lse_log2 - lse_log2.max(axis=1, keepdims=True)))
+    return ((w / w.sum(axis=1, keepdims=True))[:, :, None] * outs).sum(axis=0), merge(outs, lse_log2)[1]
+
+
+@wrong("06.2", "one sum for all heads", says="You divided by the sum over all splits and heads")
+def merge_over_all(outs, lse_log2):
+    top = lse_log2.max(axis=0)
+    w = np.exp2(lse_log2 - np.where(np.isneginf(top), 0, top))
+    return (w[:, :, None] * outs).sum(axis=0) / w.sum(), merge(outs, lse_log2)[1]
+
+
+@wrong("06.2", "weights proportional to the lse", says="proportional to the log-sum-exps")
+def merge_by_lse(outs, lse_log2):
+    with np.errstate(all="ignore"):
+        w = lse_log2 / lse_log2.sum(axis=0)
+        return (w[:, :, None] * outs).sum(axis=0), merge(outs, lse_log2)[1]
+
+
+@wrong("06.2", "ln of the sum plus the base-2 max", says="adds a natural logarithm of the sum and a max in base 2")
+def merge_mixed(outs, lse_log2):
+    out, lse = merge(outs, lse_log2)
+    with np.errstate(invalid="ignore"):
+        top = lse_log2.max(axis=0)
+        return out, np.where(np.isposinf(lse), lse, lse - top / LOG2E + top)
+
+
+@wrong("06.2", "multiplies by log2 e", says="From base 2 to natural one divides by it")
+def merge_wrong_way(outs, lse_log2):
+    out, lse = merge(outs, lse_log2)
+    return out, lse * LOG2E**2
+
+
+@wrong("06.2", "an empty head has lse 0", says="All heads with tokens are right")
+def merge_zero(outs, lse_log2):
+    out, lse = merge(outs, lse_log2)
+    return out, np.where(np.isposinf(lse), 0.0, lse)
+
+
 # 06.3
 
 
@@ -273,6 +377,41 @@ def weights_with_sink_nan(lse_log2, sink):
 def weights_with_sink_library(lse_log2, sink):
     weights = softmax.combine_weights(torch.from_numpy(lse_log2), torch.from_numpy(sink))
     return weights.numpy(), weights_with_sink(lse_log2, sink)[1]
+
+
+@wrong("06.3", "in float32", says="pass through float32")
+def weights_with_sink_float32(lse_log2, sink):
+    return weights_with_sink(lse_log2.astype(np.float32), sink.astype(np.float32))
+
+
+@wrong("06.3", "e to the base-2 log-sum-exps", says="You raised e to lse_log2")
+def weights_with_sink_natural(lse_log2, sink):
+    return weights_with_sink(lse_log2 * LOG2E, sink)[0], weights_with_sink(lse_log2, sink)[1]
+
+
+@wrong("06.3", "natural throughout", says="You took lse_log2 for a natural log-sum-exp")
+def weights_with_sink_all_natural(lse_log2, sink):
+    return weights_with_sink(lse_log2 * LOG2E, sink)
+
+
+@wrong("06.3", "the sink's weight as one more row", says="the sink's own weight as one more row")
+def weights_with_sink_row(lse_log2, sink):
+    weights, lse = weights_with_sink(lse_log2, sink)
+    return np.vstack([weights, 1 - weights.sum(axis=0)]), lse
+
+
+@wrong("06.3", "subtracts the sink's term", says="You subtracted the sink's term")
+def weights_with_sink_subtracted(lse_log2, sink):
+    weights, lse = weights_with_sink_ignored(lse_log2, sink)
+    with np.errstate(all="ignore"):
+        return weights - np.exp(sink - lse), lse
+
+
+@wrong("06.3", "the sink's term without the max", says="the sink's term lacks the max")
+def weights_with_sink_unshifted(lse_log2, sink):
+    with np.errstate(all="ignore"):
+        w = np.exp2(lse_log2 - lse_log2.max(axis=0))
+        return w / (w.sum(axis=0) + np.exp(sink)), weights_with_sink(lse_log2, sink)[1]
 
 
 # 06.4
@@ -364,3 +503,58 @@ def split_attention_library(scores, values, bounds, scale, sink):
     )
     out, lse = softmax.combine(outs, lses, torch.from_numpy(sink))
     return out.numpy(), lse.numpy(), lses.numpy()
+
+
+@wrong("06.4", "in float32", says="pass through float32")
+def split_attention_float32(scores, values, bounds, scale, sink):
+    return split_attention(scores.astype(np.float32).astype(np.float64), values, bounds, np.float32(scale), sink)
+
+
+@wrong("06.4", "a list of log-sum-exps", says="An output is a Python list")
+def split_attention_list(scores, values, bounds, scale, sink):
+    out, lse, lse_log2 = split_attention(scores, values, bounds, scale, sink)
+    return out, lse, list(lse_log2)
+
+
+@wrong("06.4", "forgets the scale", says="You left out scale")
+def split_attention_unscaled(scores, values, bounds, scale, sink):
+    return split_attention(scores, values, bounds, 1.0, sink)
+
+
+@wrong("06.4", "scales the sink", says="You multiplied the sink by scale")
+def split_attention_sink_scaled(scores, values, bounds, scale, sink):
+    return split_attention(scores, values, bounds, scale, sink * scale)
+
+
+@wrong("06.4", "merges sums", says="You merged unnormalised outputs")
+def split_attention_sums(scores, values, bounds, scale, sink):
+    outs, lse_log2 = pieces(scores, values, bounds, scale)
+    tops = [scores[:, a:b].max(axis=1, initial=-np.inf) * scale * LOG2E for a, b in itertools.pairwise(bounds)]
+    with np.errstate(invalid="ignore"):
+        outs = outs * np.nan_to_num(np.exp2(lse_log2 - np.array(tops)))[:, :, None]
+    weights, lse = weights_with_sink(lse_log2, sink)
+    return (weights[:, :, None] * outs).sum(axis=0), lse, lse_log2
+
+
+@wrong("06.4", "an empty split reports 0", says="A 0 says that it has seen the weight")
+def split_attention_zero(scores, values, bounds, scale, sink):
+    outs, lse_log2 = pieces(scores, values, bounds, scale)
+    lse_log2 = np.where(np.isneginf(lse_log2), 0.0, lse_log2)
+    weights, lse = weights_with_sink(lse_log2, sink)
+    return (weights[:, :, None] * outs).sum(axis=0), lse, lse_log2
+
+
+@wrong("06.4", "drops a split without positions", says="You left out the split without positions")
+def split_attention_dropped(scores, values, bounds, scale, sink):
+    return split_attention(scores, values, sorted(set(bounds)), scale, sink)
+
+
+@wrong("06.4", "holes as a large negative number", says="its holes became large negative numbers")
+def split_attention_finite_holes(scores, values, bounds, scale, sink):
+    return split_attention(np.maximum(scores, -1e30), values, bounds, scale, sink)
+
+
+@wrong("06.4", "a head of holes has lse 0", says="All heads with tokens are right")
+def split_attention_zero_head(scores, values, bounds, scale, sink):
+    out, lse, lse_log2 = split_attention(scores, values, bounds, scale, sink)
+    return out, np.where(np.isposinf(lse), 0.0, lse), lse_log2

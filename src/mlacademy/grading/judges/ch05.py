@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mlacademy.grading.judges import softmax_rows, softmax_streams
+from mlacademy.grading.judges import softmax_lag, softmax_rows, softmax_steps, softmax_streams
 
-EXERCISES = (softmax_rows.SAFE, softmax_rows.STEP, softmax_streams.STREAM, softmax_streams.LAZY)
+EXERCISES = (softmax_rows.SAFE, softmax_steps.STEP, softmax_streams.STREAM, softmax_lag.LAZY)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mlacademy.grading.judges import combine_merge, combine_sink
+from mlacademy.grading.judges import combine_merge, combine_partial, combine_sink, combine_whole
 
-EXERCISES = (combine_merge.PARTIAL, combine_merge.MERGE, combine_sink.SINK, combine_sink.WHOLE)
+EXERCISES = (combine_partial.PARTIAL, combine_merge.MERGE, combine_sink.SINK, combine_whole.WHOLE)

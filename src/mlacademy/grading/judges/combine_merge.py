@@ -1,4 +1,4 @@
-"""Exercises 06.1 and 06.2: the partial result of one split, and the merge of several."""
+"""Exercise 06.2: the merge of several splits."""
 
 from __future__ import annotations
 
@@ -8,163 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlacademy.grading.exercise import Case, Exercise, Misconception
-from mlacademy.grading.judges.softmax_rows import CLOSE, LIBRARY, LOG2E, SOFTMAX, Array, holds_nan
-
-# 06.1
-
-
-def _partial_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
-    inf = np.inf
-
-    def case(label: str, x: Any) -> Case:
-        x = np.asarray(x, dtype=np.float64)
-        inputs = {"x": x, "v": np.round(3 * rng.normal(size=(x.size, 3)), 2)}
-        return Case(inputs, label=label, axes=(("element",), ()))
-
-    if not hidden:
-        yield case("four equal scores", [0.0, 0.0, 0.0, 0.0])
-        yield case("unequal scores", [1.0, -2.0, 3.5])
-        yield case("a hole", [2.0, -inf, 0.5])
-        yield case("a split of holes", [-inf, -inf])
-        yield case("scores far above 0", [1500.0, 1498.0])
-        yield case("scores far below 0", [-1500.0, -1498.5, -inf])
-        return
-    for offset in (0.0, 1700.0, -1700.0):
-        x = np.round(offset + 3 * rng.normal(size=int(rng.integers(3, 30))), 2)
-        x[rng.random(x.size) < 0.3] = -inf
-        x[2] = offset
-        yield case("longer splits with holes", x)
-    yield case("one token", [-3.25])
-    yield case("a split of holes", [-inf] * 6)
-
-
-def _partial(x: Array, v: Array) -> tuple[Array, float]:
-    tokens = x > -np.inf
-    if not tokens.any():
-        return np.zeros(v.shape[1]), -np.inf
-    top = float(x.max())
-    w = np.exp2(x[tokens] - top)
-    return w @ v[tokens] / w.sum(), top + float(np.log2(w.sum()))
-
-
-def _partial_as(what: str) -> Callable[..., Any]:
-    @np.errstate(all="ignore")
-    def model(x: Array, v: Array) -> Any:
-        top = 0.0 if what == "unsafe" else float(x.max())
-        w = np.exp2(x - top)
-        if what == "natural weights":
-            w = np.exp(x - top)
-        o, lse = w @ v / w.sum(), top + np.log2(w.sum())
-        if what in ("unsafe", "natural weights"):
-            return o, lse
-        right_o, right = _partial(x, v)
-        return {
-            "not divided": (np.zeros(v.shape[1]) if right == -np.inf else w @ v, right),
-            "sum": (right_o, 2.0**right),
-            "natural": (right_o, right / LOG2E),
-            "relative": (right_o, np.log2(w.sum()) if right > -np.inf else right),
-            "max": (right_o, float(x.max())),
-            "final mark": (right_o, np.inf if right == -np.inf else right),
-        }[what]
-
-    return model
-
-
-LSE_HINTS = (
-    "o is right. What single number tells a stranger how much weight this split has seen?",
-    "The weight seen is Σ 2^x. Its base-2 logarithm is log2 of Σ 2^(x − top), plus top.",
-    "lse_log2 = np.log2(w.sum()) + top",
-)
-_EMPTY_HINTS = (
-    "How much weight has a split without tokens seen, and what is its base-2 logarithm?",
-    "The weight seen is 0, so lse_log2 is −∞, and o is a vector of zeros: no division.",
-    "if not np.isfinite(x).any(): return np.zeros(v.shape[1]), -np.inf",
-)
-
-PARTIAL = Exercise(
-    id="06.1",
-    title="The partial result of a split",
-    entry="partial_result",
-    points=2,
-    lines=6,
-    parameters=("x", "v"),
-    outputs=("o", "lse_log2"),
-    cases=_partial_cases,
-    reference=_partial,
-    compare=CLOSE,
-    misconceptions=(
-        Misconception(
-            "unsafe",
-            "Without subtracting the max, 2^x overflows or underflows: infinity over infinity, or 0 over 0, is NaN.",
-            (
-                "What is np.exp2(1500.0)?",
-                "Subtract the split's max before exp2, and add it to log2 of the sum.",
-                "top = x.max(); w = np.exp2(x - top); lse_log2 = np.log2(w.sum()) + top",
-            ),
-            _partial_as("unsafe"),
-        ),
-        Misconception(
-            "empty",
-            "A split of holes became NaN. It reports o = 0 and lse_log2 = −∞, so that it weighs nothing in the merge.",
-            _EMPTY_HINTS,
-            when=lambda case, expected, got: bool(np.isneginf(expected[1])) and holds_nan(got),
-        ),
-        Misconception(
-            "final mark",
-            "A split of holes reports −∞, not +∞. +∞ marks an empty row in the *final* lse; as a partial result it "
-            "would weigh everything.",
-            _EMPTY_HINTS,
-            _partial_as("final mark"),
-        ),
-        Misconception(
-            "not divided",
-            "Your o is Σ w·v. A partial output is normalised: divide by the split's own sum of weights.",
-            (
-                "If all values are 1, what is the output of attention over any tokens?",
-                "Each split is an attention of its own; its output is an average of its values.",
-                "o = w @ v / w.sum()",
-            ),
-            _partial_as("not divided"),
-        ),
-        Misconception(
-            "natural weights",
-            "You used e as the base. x is in base-2 units already: weights are powers of 2.",
-            (
-                "In which units does the statement give x?",
-                "log2 e was multiplied in when x was made. What remains is exp2.",
-                "w = np.exp2(x - x.max())",
-            ),
-            _partial_as("natural weights"),
-        ),
-        Misconception(
-            "natural", "Your log-sum-exp is natural; lse_log2 is in base 2.", LSE_HINTS, _partial_as("natural")
-        ),
-        Misconception(
-            "relative", "Your lse_log2 lacks the max that you subtracted.", LSE_HINTS, _partial_as("relative")
-        ),
-        Misconception(
-            "max",
-            "You returned the max. Two splits with equal maxima may have seen very different weight: use the whole "
-            "sum.",
-            LSE_HINTS,
-            _partial_as("max"),
-        ),
-        Misconception(
-            "sum", "You returned the sum of weights; asked is its base-2 logarithm.", LSE_HINTS, _partial_as("sum")
-        ),
-    ),
-    hints=(
-        "A split is a small attention of its own. What does it need besides its average of values?",
-        "Weights 2^(x − max), their sum, the average of the values under them, and log2 of the sum with the max added "
-        "back. Without a token there is no max to subtract.",
-        "w = np.exp2(x - x.max()); o = w @ v / w.sum(); lse_log2 = np.log2(w.sum()) + x.max(); zeros and −∞ for a "
-        "split of holes.",
-    ),
-    forbids=SOFTMAX,
-)
-
-
-# 06.2
+from mlacademy.grading.judges.softmax_shared import CLOSE, FLOAT32, LIBRARY, LISTS, LOG2E, Array, agree, holds_nan
 
 
 def _merge_inputs(rng: np.random.Generator, lse_log2: Any) -> dict[str, Array]:
@@ -240,6 +84,16 @@ def _merge_as(what: str) -> Callable[..., Any]:
             else:
                 weights = np.exp2(lse_log2 - np.where(empty, 0.0, lse_log2.max(axis=0)))
             return np.einsum("sh,shd->hd", weights, outs), lse
+        if what in ("best", "sum of outs", "over heads", "over all", "by the lse"):
+            relative = split_weights(lse_log2)
+            weights = {
+                "best": (lse_log2 == lse_log2.max(axis=0)) & (lse_log2 > -np.inf),
+                "sum of outs": np.ones_like(lse_log2),
+                "over heads": split_weights(lse_log2.T).T,
+                "over all": relative / relative.sum(),
+                "by the lse": lse_log2 / lse_log2.sum(axis=0),
+            }[what]
+            return np.einsum("sh,shd->hd", weights, outs), lse
         if what == "natural":
             weights = split_weights(lse_log2 * LOG2E)
             return np.einsum("sh,shd->hd", weights, outs), merge_rows(outs, lse_log2 * LOG2E, weights)[1]
@@ -258,6 +112,8 @@ def _merge_as(what: str) -> Callable[..., Any]:
             "base 2": lse * LOG2E,
             "max": lse_log2.max(axis=0) / LOG2E,
             "relative": lse - lse_log2.max(axis=0) / LOG2E,
+            "mixed": lse - lse_log2.max(axis=0) / LOG2E + lse_log2.max(axis=0),
+            "wrong way": lse * LOG2E**2,
             "sum": (lse_log2 / LOG2E).sum(axis=0),
             "partial mark": lse,
         }[what]
@@ -283,6 +139,12 @@ _NOTHING_HINTS = (
     "top = np.where(np.isneginf(m), 0, m); total = np.exp2(l - top).sum(axis=0); divide by np.where(total > 0, total, "
     "1)",
 )
+
+
+def _only_empty_heads_are_wrong(case: Case, expected: Any, got: Any) -> bool:
+    used = np.isfinite(expected[1])
+    return not used.all() and all(agree(want[used], have[used]) for want, have in zip(expected, got, strict=True))
+
 
 MERGE = Exercise(
     id="06.2",
@@ -315,6 +177,37 @@ MERGE = Exercise(
             "to 1, which is why the slip is easy to miss.)",
             WEIGHT_HINTS,
             _merge_as("natural"),
+        ),
+        Misconception(
+            "best",
+            "You took the output of the heaviest split alone. All splits contribute, each by its weight.",
+            WEIGHT_HINTS,
+            _merge_as("best"),
+        ),
+        Misconception(
+            "sum of outs",
+            "You added the outputs. They are averages already: the merge is an average of them, with weights.",
+            WEIGHT_HINTS,
+            _merge_as("sum of outs"),
+        ),
+        Misconception(
+            "over heads",
+            "Your weights sum to 1 over the heads. They must do so over the splits of each head, axis 0.",
+            WEIGHT_HINTS,
+            _merge_as("over heads"),
+        ),
+        Misconception(
+            "over all",
+            "You divided by the sum over all splits and heads. Each head has a sum of its own, over its splits.",
+            WEIGHT_HINTS,
+            _merge_as("over all"),
+        ),
+        Misconception(
+            "by the lse",
+            "Your weights are proportional to the log-sum-exps. A log-sum-exp is a logarithm; the weight seen is 2 "
+            "to that power.",
+            WEIGHT_HINTS,
+            _merge_as("by the lse"),
         ),
         Misconception(
             "not divided",
@@ -367,6 +260,26 @@ MERGE = Exercise(
         Misconception(
             "relative", "Your final lse lacks the max that you subtracted.", _FINAL_HINTS, _merge_as("relative")
         ),
+        Misconception(
+            "mixed",
+            "Your final lse adds a natural logarithm of the sum and a max in base 2. Bring both to one unit first.",
+            _FINAL_HINTS,
+            _merge_as("mixed"),
+        ),
+        Misconception(
+            "wrong way",
+            "You multiplied by log2 e. From base 2 to natural one divides by it.",
+            _FINAL_HINTS,
+            _merge_as("wrong way"),
+        ),
+        Misconception(
+            "empty head",
+            "All heads with tokens are right. A head whose splits are all empty has out 0 and lse +∞.",
+            _NOTHING_HINTS,
+            when=_only_empty_heads_are_wrong,
+        ),
+        FLOAT32,
+        LISTS,
         Misconception(
             "sum", "You added the log-sum-exps. Weights add, not their logarithms.", _FINAL_HINTS, _merge_as("sum")
         ),

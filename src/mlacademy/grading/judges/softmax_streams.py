@@ -1,18 +1,24 @@
-"""Exercises 05.3 and 05.4: attention streamed over blocks, and a running max that moves only when it must."""
+"""Exercise 05.3: attention streamed over blocks, with holes anywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-from mlacademy.grading.compare import Exact
 from mlacademy.grading.exercise import Case, Exercise, Misconception
-from mlacademy.grading.judges.softmax_rows import CLOSE, FLOOR, LIBRARY, LOG2E, SOFTMAX, Array, holds_nan
-
-# 05.3
+from mlacademy.grading.judges.softmax_shared import (
+    CLOSE,
+    FLOAT32,
+    FLOOR,
+    LISTS,
+    LOG2E,
+    SOFTMAX,
+    Array,
+    agree,
+    holds_nan,
+)
 
 
 def _stream_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
@@ -65,7 +71,11 @@ def _stream_as(what: str) -> Callable[..., Any]:
     @np.errstate(all="ignore")
     def model(scores: Array, values: Array, scale: float, block: int) -> Any:
         heads, n = scores.shape
-        x = scores * (scale if what == "no log2e" else scale * LOG2E)
+        if what == "padded":
+            extra = -n % block
+            scores, values = np.pad(scores, ((0, 0), (0, extra))), np.pad(values, ((0, extra), (0, 0)))
+            n += extra
+        x = scores * {"no log2e": scale, "twice": scale**2 * LOG2E, "no scale": LOG2E}.get(what, scale * LOG2E)
         stop = n - n % block if what == "dropped" else n
         M = np.full(heads, -np.inf if what == "minus infinity" else 0.0 if what == "from 0" else FLOOR)
         L, o, sums = np.zeros(heads), np.zeros((heads, values.shape[1])), []
@@ -78,15 +88,22 @@ def _stream_as(what: str) -> Callable[..., Any]:
             if what == "never":
                 old = np.ones(heads)
             w = np.exp2(part - new[:, None])
-            L = L * old + w.sum(axis=1)
+            L = L * (1.0 if what == "L kept" else old) + w.sum(axis=1)
             o = o * (1.0 if what == "o kept" else old[:, None]) + w @ v
-            M = new
-            sums.append(L)
+            if what == "each divided":
+                o = np.where(L[:, None] > 0, o / L[:, None], 0.0)
+            if what != "M kept":
+                M = new
+            sums.append(w.sum(axis=1) if what == "block sums" else L)
+        M = new
         out, lse, trace = o / L[:, None], (np.log2(L) + M) / LOG2E, np.array(sums)
         if what in ("no guard", "minus infinity"):
             return out, lse, trace
         empty = L == 0
-        out = np.where(empty[:, None], 0.0, o if what == "not divided" else out)
+        out = np.where(empty[:, None], 0.0, o if what in ("not divided", "each divided") else out)
+        if what == "final sums":
+            w = np.exp2(x - M[:, None])
+            trace = np.stack([w[:, : start + block].sum(axis=1) for start in range(0, n, block)])
         lse = np.where(empty, -np.inf if what == "partial mark" else np.inf, lse)
         finite = np.isfinite(lse)
         changed = {"base 2": lse * LOG2E, "relative": np.log(L), "mixed": np.log(L) + M}.get(what, lse)
@@ -115,11 +132,41 @@ _LSE_HINTS = (
     "M is in base 2. In base 2 the log-sum-exp is log2(L) + M; dividing by log2 e makes it natural.",
     "lse = (np.log2(L) + M) / math.log2(math.e)",
 )
+_SCALE_HINTS = (
+    "Which base has the softmax of the statement, and which has your exponential?",
+    "Fold log2 e into the scale, once, before the loop. The scores stay raw.",
+    "x = scores[:, start : start + block] * (scale * math.log2(math.e))",
+)
+_SUMS_HINTS = (
+    "Which number does the next block find as the running sum?",
+    "sums records L at the end of every turn of the loop, after the rescale and the addition.",
+    "sums.append(L) as the last line of the loop; np.array(sums) at the end.",
+)
 _MAX_HINTS = (
     "How many running maxima are there: one a row, or one for all?",
     "Every head has its own max, sum and rescale factor. A max over axis 1 gives one number a head.",
     "new_M = np.maximum(M, x.max(axis=1))",
 )
+
+
+def _only_lse_is_wrong(case: Case, expected: Any, got: Any) -> bool:
+    return (
+        agree(expected[0], got[0])
+        and agree(expected[2], got[2])
+        and agree(np.isposinf(expected[1]), np.isposinf(got[1]))
+    )
+
+
+def _only_empty_heads_are_wrong(case: Case, expected: Any, got: Any) -> bool:
+    used = np.isfinite(expected[1])
+    sums = agree(expected[2], got[2])
+    return not used.all() and sums and agree(expected[0][used], got[0][used]) and agree(expected[1][used], got[1][used])
+
+
+def _holes_weigh_one(case: Case, expected: Any, got: Any) -> bool:
+    nothing = expected[2] == 0
+    return bool(nothing.any()) and bool((got[2][nothing] >= 1).all())
+
 
 STREAM = Exercise(
     id="05.3",
@@ -162,13 +209,62 @@ STREAM = Exercise(
             _stream_as("o kept"),
         ),
         Misconception(
+            "L kept",
+            "o is rescaled when the max rises, the sum L is not. It needs the same factor.",
+            _RESCALE_HINTS,
+            _stream_as("L kept"),
+        ),
+        Misconception(
+            "M kept",
+            "The new max is used for the block, but the running max itself never changes: keep it for the next block.",
+            _RESCALE_HINTS,
+            _stream_as("M kept"),
+        ),
+        Misconception(
+            "padded",
+            "You filled the last block up with scores of 0. A score of 0 is a token like any other; fill with −∞, or "
+            "let the last block be shorter.",
+            (
+                "Which score has the weight 0?",
+                "2^(0 − M) is not 0. Only −∞ makes a place weigh nothing.",
+                "for start in range(0, n, block): x = scores[:, start : start + block]",
+            ),
+            _stream_as("padded"),
+        ),
+        Misconception(
+            "block sums",
+            "out is right, but sums holds each block's own sum. The statement asks for the running sum L after "
+            "each block.",
+            _SUMS_HINTS,
+            _stream_as("block sums"),
+        ),
+        Misconception(
+            "final sums",
+            "out is right, but sums is measured from the max of the whole row. After a block, L is measured from the "
+            "largest score of the blocks so far: the later ones are not known yet.",
+            _SUMS_HINTS,
+            _stream_as("final sums"),
+        ),
+        Misconception(
+            "each divided",
+            "You divided by L after every block. The output so far is then no longer a plain sum: divide once, at the "
+            "end.",
+            _EMPTY_HINTS,
+            _stream_as("each divided"),
+        ),
+        Misconception(
+            "twice", "The scale entered twice. It belongs in the multiplier once.", _SCALE_HINTS, _stream_as("twice")
+        ),
+        Misconception(
+            "no scale",
+            "You left out scale: the weights are e to the scaled scores.",
+            _SCALE_HINTS,
+            _stream_as("no scale"),
+        ),
+        Misconception(
             "no log2e",
             "You used scale as it is with exp2. The multiplier is scale · log2 e, because e^y = 2^(y · log2 e).",
-            (
-                "Which base has the softmax of the statement, and which has your exponential?",
-                "Fold log2 e into the scale, once, before the loop.",
-                "x = scores[:, start : start + block] * (scale * math.log2(math.e))",
-            ),
+            _SCALE_HINTS,
             _stream_as("no log2e"),
         ),
         Misconception(
@@ -231,12 +327,33 @@ STREAM = Exercise(
             _stream_as("mixed"),
         ),
         Misconception(
+            "equal holes",
+            "In a first block of holes every hole got the weight 1. If a hole becomes a finite number such as −1e30, a "
+            "block of holes has that number as its max, or the scale lifts it above the start. Leave holes at −∞.",
+            _START_HINTS,
+            when=_holes_weigh_one,
+        ),
+        Misconception(
             "nan",
             "Somewhere −∞ was subtracted from −∞, or 0 divided by 0. The −1e30 start prevents the first; the second is "
             "a head without any token.",
             _START_HINTS,
-            when=lambda case, expected, got: holds_nan(got),
+            when=lambda case, expected, got: holds_nan(got) and not _only_empty_heads_are_wrong(case, expected, got),
         ),
+        Misconception(
+            "empty head",
+            "All heads with tokens are right. A head without any has out 0 and lse +∞.",
+            _EMPTY_HINTS,
+            when=_only_empty_heads_are_wrong,
+        ),
+        Misconception(
+            "lse",
+            "out and sums are right, lse is not: it is the natural logarithm of Σ e^(scale · score).",
+            _LSE_HINTS,
+            when=_only_lse_is_wrong,
+        ),
+        FLOAT32,
+        LISTS,
     ),
     hints=(
         "Your answer to 05.2 is the body of the loop, with one M and one L for each head.",
@@ -247,139 +364,4 @@ STREAM = Exercise(
         "lse = (log2 L + M) / log2e.",
     ),
     forbids=SOFTMAX,
-)
-
-
-# 05.4
-
-
-def _lazy_cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
-    inf = np.inf
-    fixed = [
-        ([1.0, 3.0, 9.0, 8.0, 16.0], 6.0, "small steps that add up"),
-        ([0.0, 6.0, 6.5, 5.0], 6.0, "a block exactly at the limit"),
-        ([4.0, 2.0, 3.0], 6.0, "falling maxima"),
-        ([-inf, -inf, -50.0, -47.0, -inf, -40.0], 6.0, "blocks of holes"),
-        ([0.5, 1.0, 0.75, 2.0], 0.0, "no lag: the ordinary running max"),
-    ]
-    for maxima, lag, label in [] if hidden else fixed:
-        yield Case({"block_maxima": maxima, "lag": lag}, label=label, axes=(("block",), ()))
-    for label in ("longer rows", "longer rows with blocks of holes", "far below 0") if hidden else ():
-        maxima = (rng.integers(-60, 60, 32) / 4).tolist()  # quarters, so that sums and comparisons are exact
-        if "holes" in label:
-            maxima = [-inf if rng.random() < 0.3 else m for m in maxima]
-            maxima[0] = -inf
-        if "below" in label:
-            maxima = [m - 2000 for m in maxima]
-        yield Case({"block_maxima": maxima, "lag": float(rng.integers(1, 9))}, label=label, axes=(("block",), ()))
-
-
-def _lazy(block_maxima: list[float], lag: float) -> tuple[list[float], int]:
-    used = [*accumulate(block_maxima, lambda M, top: top if top > M + lag else M, initial=FLOOR)]
-    return used[1:], sum(after != before for before, after in pairwise(used))
-
-
-def _lazy_as(what: str) -> Callable[..., Any]:
-    def model(block_maxima: list[float], lag: float) -> Any:
-        M = true = -np.inf if what == "minus infinity" else 0.0 if what == "from 0" else FLOOR
-        maxima, moves = [], 0
-        for number, top in enumerate(block_maxima):
-            limit = true + lag if what == "true max" else M if what == "eager" else M + lag
-            moved = (
-                top >= limit if what == "at the limit" else abs(top - M) > lag if what == "both ways" else top > limit
-            )
-            if moved:
-                M = top - lag if what == "part way" and number else top
-                moves += not (what == "first free" and number == 0)
-            true = max(true, top)
-            maxima.append(M)
-        return maxima, moves
-
-    return model
-
-
-_LAG_HINTS = (
-    "Write the condition for a move as one comparison. Of which two numbers?",
-    "The block's max is compared with the lagging max in use, plus the lag. At exactly that distance nothing moves.",
-    "if top > M + lag: M = top",
-)
-_COUNT_HINTS = (
-    "maxima is right. From where does M move at the first block that has a token?",
-    "M starts at −1e30, so the first block with a token moves it, and that counts.",
-    "Count one whenever top > M + lag holds, the first time included.",
-)
-_LAZY_START = (
-    "What is M before the first block, in the statement?",
-    "M starts at −1e30: far below every real score, yet finite. A block of holes, −∞, never exceeds it.",
-    "M = -1e30",
-)
-
-LAZY = Exercise(
-    id="05.4",
-    title="A max that lags behind",
-    entry="lazy_maxima",
-    points=2,
-    lines=7,
-    parameters=("block_maxima", "lag"),
-    outputs=("maxima", "moves"),
-    cases=_lazy_cases,
-    reference=_lazy,
-    compare=Exact(),
-    misconceptions=(
-        Misconception(
-            "at the limit",
-            "You moved at exactly the limit. A block that exceeds M by the lag and no more does not move it: its "
-            "weights are at most 2^lag.",
-            _LAG_HINTS,
-            _lazy_as("at the limit"),
-        ),
-        Misconception(
-            "eager",
-            "You moved at every new max. With a lag, M stays until a block exceeds it by more than lag.",
-            _LAG_HINTS,
-            _lazy_as("eager"),
-        ),
-        Misconception(
-            "true max",
-            "You compared with the true max so far. Small steps then add up unseen, and weights exceed 2^lag: compare "
-            "with the M in use.",
-            _LAG_HINTS,
-            _lazy_as("true max"),
-        ),
-        Misconception(
-            "part way",
-            "When M moves, it moves all the way to the block's max, not to the max minus the lag.",
-            _LAG_HINTS,
-            _lazy_as("part way"),
-        ),
-        Misconception(
-            "both ways",
-            "Your max also falls when a block lies far below it. A running max never falls.",
-            _LAG_HINTS,
-            _lazy_as("both ways"),
-        ),
-        Misconception(
-            "first free", "You did not count the first move, from −1e30.", _COUNT_HINTS, _lazy_as("first free")
-        ),
-        Misconception(
-            "from 0",
-            "Your M starts at 0. Scores may all lie below 0; the start must be below every score.",
-            _LAZY_START,
-            _lazy_as("from 0"),
-        ),
-        Misconception(
-            "minus infinity",
-            "Your M starts at −∞. Until the first token it must be −1e30, or the weights of a block of holes are NaN.",
-            _LAZY_START,
-            _lazy_as("minus infinity"),
-        ),
-    ),
-    hints=(
-        "One pass over the blocks with two things to keep: the M in use and the number of moves.",
-        "A block moves M when its max is above M + lag, and then M becomes the block's max. After each block, moved or "
-        "not, M goes into the list.",
-        "M, maxima, moves = -1e30, [], 0; for top in block_maxima: if top > M + lag: M = top; moves += 1; then "
-        "maxima.append(M).",
-    ),
-    forbids=LIBRARY,
 )
