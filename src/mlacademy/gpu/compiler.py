@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlacademy.gpu import nvrtc
 from mlacademy.gpu.disk_cache import DiskCache, Entry
-from mlacademy.gpu.errors import CompileError, CompilerMissing, Diagnostic, parse_log
+from mlacademy.gpu.errors import CompileError, CompilerMissing, parse_log
 from mlacademy.gpu.includes import Reached, header_layer, reach
 from mlacademy.gpu.module import Module
 from mlacademy.gpu.shipped import shipped_ptx
@@ -71,6 +71,11 @@ def compile(
     return Module(
         entry.ptx, name=unit.name, source=unit.text, cubin=entry.cubin, warnings=entry.diagnostics, origin=origin
     )
+
+
+def fingerprint(source: Path, *, arch: str) -> str:
+    """What shipped PTX is recognised by: the kernel file's text and its headers', and ``arch``."""
+    return _Unit.of(source, None, {}, ()).digest(arch)
 
 
 class _Unit:
@@ -139,8 +144,3 @@ class _Unit:
         known = {str(self.path): self.text, **self.reached.texts}
         texts = known.get(file, "").splitlines()
         return self.shown(file) if file else self.name, number, texts[number - 1] if 0 < number <= len(texts) else ""
-
-
-def diagnostics_text(diagnostics: Sequence[Diagnostic]) -> str:
-    """Several messages of the compiler as one text."""
-    return "\n\n".join(str(one) for one in diagnostics)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlacademy.gpu.device import Device, LaunchReport
-from mlacademy.gpu.driver import ask, driver
-from mlacademy.gpu.errors import CompilerMissing, DeviceError
+from mlacademy.gpu.driver import ask, driver, load_ptx
+from mlacademy.gpu.errors import DeviceError
 from mlacademy.gpu.kernel import Kernel
 from mlacademy.gpu.module import Module
 from mlacademy.gpu.packing import pack
@@ -44,7 +44,7 @@ class CudaDevice(Device):
         self.arch = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
         self.sms = self._attribute(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
         self.name = ask("cuDeviceGetName", 128, self._device, doing="asking the GPU's name").rstrip(b"\0").decode()
-        self._functions: weakref.WeakKeyDictionary[Module, dict[str, Any]] = weakref.WeakKeyDictionary()
+        self._loaded: dict[str, _Loaded] = {}  # by PTX: a CUDA graph may outlive the Module, so nothing is unloaded
 
     @classmethod
     def obstacle(cls) -> str | None:
@@ -120,15 +120,15 @@ class CudaDevice(Device):
 
     def _function(self, kernel: Kernel, plan: LaunchPlan) -> Any:
         """The loaded kernel, allowed the shared memory and the cluster that ``plan`` wants."""
-        functions = self._functions.setdefault(kernel.module, {})
-        if kernel.name not in functions:
-            if "" not in functions:
-                functions[""] = loaded = self._load(kernel.module)
-                weakref.finalize(kernel.module, _unload, loaded)
-            functions[kernel.name] = ask(
-                "cuModuleGetFunction", functions[""], kernel.name.encode(), doing=f"finding {kernel.base_name}"
+        module = kernel.module
+        if module.ptx not in self._loaded:
+            self._loaded[module.ptx] = _Loaded(_load(module), {})
+        loaded = self._loaded[module.ptx]
+        if kernel.name not in loaded.functions:
+            loaded.functions[kernel.name] = ask(
+                "cuModuleGetFunction", loaded.module, kernel.name.encode(), doing=f"finding {kernel.base_name}"
             )
-        function = functions[kernel.name]
+        function = loaded.functions[kernel.name]
         allow = functools.partial(ask, "cuFuncSetAttribute", function, doing=f"preparing {kernel.base_name}")
         names = driver().CUfunction_attribute
         if plan.smem_bytes > DEFAULT_SMEM_BYTES:
@@ -137,12 +137,19 @@ class CudaDevice(Device):
             allow(names.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
         return function
 
-    def _load(self, module: Module) -> Any:
-        try:
-            image = module.cubin()
-        except CompilerMissing:
-            image = module.ptx.encode() + b"\0"  # the driver assembles it
-        return ask("cuModuleLoadData", image, doing=f"loading {module.name}")
+
+@dataclass
+class _Loaded:
+    """A module on the GPU and the kernels found in it so far."""
+
+    module: Any
+    functions: dict[str, Any]
+
+
+def _load(module: Module) -> Any:
+    if module.assembled:
+        return ask("cuModuleLoadData", module.cubin(), doing=f"loading {module.name}")
+    return load_ptx(module.ptx, module.name)
 
 
 class _Arguments:
@@ -191,11 +198,6 @@ def _on_gpu(view: TensorView, name: str) -> TensorView:
     if not view.on_gpu:
         raise ValueError(f"{name} must be on the GPU to have an address there, it is in host memory: use .cuda()")
     return view
-
-
-def _unload(module: Any) -> None:
-    if not sys.is_finalizing():
-        driver().cuModuleUnload(module)
 
 
 def encode_for_driver(tensor_map: TensorMap, address: int) -> bytes:

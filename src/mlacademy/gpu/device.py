@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,25 +39,26 @@ class LaunchReport:
         return f"{self.kernel} on the {'GPU' if self.device == 'cuda' else self.device}\n{self.plan}{counted}"
 
 
-class Device(abc.ABC):
+class Device:
     """``Device("emulator", arch="sm_90a")`` or ``Device("cuda", index=0)``.
 
     Attributes:
         kind: ``emulator`` or ``cuda``.
         arch: the architecture it runs, such as ``sm_90a``.
+        name: what to call it: the GPU's name, or ``emulator``.
 
     Raises ``ValueError`` for another kind, ``RuntimeError`` with the reason where the device does not work here.
     """
 
     kind: ClassVar[str]
     arch: str
+    name: str
 
     def __new__(cls, kind: str = "", **settings: Any) -> Device:
         if cls is Device:
             cls = _implementation(kind)
         return object.__new__(cls)
 
-    @abc.abstractmethod
     def launch(self, kernel: Kernel, plan: LaunchPlan, args: Sequence[Any], **options: Any) -> LaunchReport:
         """Run ``kernel`` by ``plan``.
 
@@ -66,26 +66,27 @@ class Device(abc.ABC):
         `TensorMap`, and ``bytes`` for other structs. Raises ``TypeError`` and ``ValueError`` naming the argument or
         the plan's field.
         """
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def address(self, tensor: Any, name: str = "") -> int:
         """The address of a tensor's first element, to be embedded in the bytes of a struct.
 
         The tensor's memory may be touched by launches while the tensor lives; ``name`` is what messages call it.
         """
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def encode(self, tensor_map: Any, name: str = "") -> bytes:
         """A `TensorMap` as this device's 128 bytes, to be embedded in the bytes of a struct at a multiple of 64."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def synchronize(self) -> None:
         """Wait until everything launched has ended."""
+        raise NotImplementedError
 
     @classmethod
-    @abc.abstractmethod
     def obstacle(cls) -> str | None:
         """Why this device does not work here, as one sentence; None where it does."""
+        raise NotImplementedError
 
     @staticmethod
     def available() -> tuple[str, ...]:

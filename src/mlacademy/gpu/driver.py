@@ -55,6 +55,17 @@ def ask(function: str, *arguments: Any, doing: str) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
+def load_ptx(ptx: str, name: str) -> Any:
+    """The loaded module of PTX text, assembled by the driver; ``DeviceError`` quotes what its assembler says."""
+    cuda, log = driver(), bytearray(8192)
+    wanted = [cuda.CUjit_option.CU_JIT_ERROR_LOG_BUFFER, cuda.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+    status, module = cuda.cuModuleLoadDataEx(ptx.encode() + b"\0", len(wanted), wanted, [log, len(log)])
+    if int(status) != 0:
+        said = bytes(log).split(b"\0")[0].decode(errors="replace").strip()
+        raise DeviceError(f"loading {name} failed: {_sentence(cuda, status)}{': ' + said if said else ''}")
+    return module
+
+
 def _sentence(cuda: ModuleType, status: Any) -> str:
     meaning = _MEANINGS.get(status.name)
     if meaning is None:

@@ -27,6 +27,7 @@ class EmulatorDevice(Device):
     """
 
     kind = "emulator"
+    name = "emulator"
 
     def __init__(self, kind: str = "emulator", *, arch: str = "sm_90a", **options: Any) -> None:
         self.arch = arch

@@ -85,6 +85,11 @@ class Module:
     def __repr__(self) -> str:
         return f"<Module {self.name} for {self.arch}: {', '.join(self.kernels.values()) or 'no kernels'}>"
 
+    @property
+    def assembled(self) -> bool:
+        """Whether the machine code is at hand without assembling anything."""
+        return bool(self._cubin)
+
     def cubin(self) -> bytes:
         """The machine code for ``arch``.
 
