@@ -19,7 +19,8 @@ using uint64_t = unsigned long long;
 namespace mla {
 
 // The address that instructions on shared memory take: 32 bits, the CTA's rank in its cluster above an
-// offset. `pointer` must point to shared memory of this CTA. Any thread. section: cvta; from sm_20
+// offset. `pointer` must point to shared memory of this CTA. Any thread.
+// section: cvta; from sm_20
 __device__ __forceinline__ uint32_t smem_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }

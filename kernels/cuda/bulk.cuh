@@ -21,9 +21,9 @@ __device__ __forceinline__ void cp_async_bulk_shared_global(void* target, const 
         : "memory");
 }
 
-// Global to shared memory at the same offset of every CTA whose bit is set in `cta_mask`; each of them counts
-// all `bytes` at its own barrier at the same offset. One thread of the cluster. section: cp.async.bulk
-// (.multicast::cluster); from sm_90
+// Global to shared memory at the same offset of every CTA whose bit is set in `cta_mask`; each of them
+// counts all `bytes` at its own barrier at the same offset. One thread of the cluster.
+// section: cp.async.bulk (.multicast::cluster); from sm_90
 __device__ __forceinline__ void cp_async_bulk_shared_global_multicast(void* target, const void* source,
                                                                       uint32_t bytes, Mbarrier* barrier,
                                                                       uint16_t cta_mask) {
@@ -34,9 +34,9 @@ __device__ __forceinline__ void cp_async_bulk_shared_global_multicast(void* targ
         : "memory");
 }
 
-// Shared memory of this CTA to that of another; `target` and `barrier` are addresses of mapa in the same CTA.
-// The source was written by threads: they need fence_proxy_async_shared_cta() first. One thread. section:
-// cp.async.bulk; from sm_90
+// Shared memory of this CTA to that of another; `target` and `barrier` are addresses of mapa in the same
+// CTA. The source was written by threads: they need fence_proxy_async_shared_cta() first. One thread.
+// section: cp.async.bulk; from sm_90
 __device__ __forceinline__ void cp_async_bulk_cluster_shared(uint32_t target, const void* source,
                                                              uint32_t bytes, uint32_t barrier) {
     asm volatile(
@@ -89,8 +89,8 @@ __device__ __forceinline__ void cp_async_bulk_wait_group() {
 }
 
 // Wait until at most kPending of this thread's latest groups still read their source: the shared memory of
-// the others may be written again. Says nothing about their writes. section: cp.async.bulk.wait_group
-// (.read); from sm_90
+// the others may be written again. Says nothing about their writes.
+// section: cp.async.bulk.wait_group (.read); from sm_90
 template <int kPending>
 __device__ __forceinline__ void cp_async_bulk_wait_group_read() {
     static_assert(kPending >= 0, "kPending: 0 or more groups");

@@ -25,8 +25,8 @@ __device__ __forceinline__ uint32_t cluster_nctarank() {
 }
 
 // Announce that this thread has reached the cluster's barrier; releases what it wrote. Every thread of the
-// cluster, once a phase, whole warps together. Between arrive and wait a thread may do other work. section:
-// barrier.cluster.arrive; from sm_90
+// cluster, once a phase, whole warps together. Between arrive and wait a thread may do other work.
+// section: barrier.cluster.arrive; from sm_90
 __device__ __forceinline__ void barrier_cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
@@ -80,7 +80,8 @@ __device__ __forceinline__ void st_shared_cluster_f32(uint32_t address, float va
 }
 
 // Store without waiting; the bytes are counted at `barrier` when they have landed. Both addresses come from
-// mapa and name the same CTA. Any thread. section: st.async; from sm_90
+// mapa and name the same CTA. Any thread.
+// section: st.async; from sm_90
 __device__ __forceinline__ void st_async_u32(uint32_t address, uint32_t value, uint32_t barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),
                  "r"(value), "r"(barrier)

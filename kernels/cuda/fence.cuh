@@ -19,7 +19,8 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 
 // Order this thread's ordinary accesses to shared memory before later accesses of the async proxy: needed
 // between st.shared and a TMA store or wgmma that reads the bytes. Every thread that wrote, before the
-// barrier. section: membar / fence (.proxy.async); from sm_90
+// barrier.
+// section: membar / fence (.proxy.async); from sm_90
 __device__ __forceinline__ void fence_proxy_async_shared_cta() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -40,8 +41,9 @@ __device__ __forceinline__ void fence_proxy_tensormap_release_gpu() {
     asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
 }
 
-// See a tensor map that another thread changed; `map` is its address in global memory. Before the copies that
-// use it. section: membar / fence (.proxy.tensormap); from sm_90
+// See a tensor map that another thread changed; `map` is its address in global memory. Before the copies
+// that use it.
+// section: membar / fence (.proxy.tensormap); from sm_90
 __device__ __forceinline__ void fence_proxy_tensormap_acquire_gpu(const void* map) {
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }

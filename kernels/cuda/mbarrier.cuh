@@ -17,14 +17,16 @@ static_assert(sizeof(Mbarrier) == 8, "the hardware's object is 8 bytes");
 
 // Start a barrier that waits for `arrivals` arrivals a phase (1 to 2^20 - 1). One thread, once; the others
 // may use it after a barrier among the threads, TMA and other CTAs also need fence_mbarrier_init()
-// (fence.cuh) in this thread. section: mbarrier.init; from sm_80
+// (fence.cuh) in this thread.
+// section: mbarrier.init; from sm_80
 __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, uint32_t arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(arrivals)
                  : "memory");
 }
 
-// End the barrier's life, so that its bytes may be used for something else. One thread, when nobody waits on
-// it. section: mbarrier.inval; from sm_80
+// End the barrier's life, so that its bytes may be used for something else. One thread, when nobody waits
+// on it.
+// section: mbarrier.inval; from sm_80
 __device__ __forceinline__ void mbarrier_inval(Mbarrier* barrier) {
     asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(smem_address(barrier)) : "memory");
 }
@@ -49,7 +51,8 @@ __device__ __forceinline__ void mbarrier_arrive_drop(Mbarrier* barrier) {
 }
 
 // Expect `bytes` more in this phase, then arrive once. The thread that issues the copies, before or after
-// them. section: mbarrier.arrive (.expect_tx); from sm_90
+// them.
+// section: mbarrier.arrive (.expect_tx); from sm_90
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(barrier)),
                  "r"(bytes)
@@ -65,8 +68,8 @@ __device__ __forceinline__ void mbarrier_expect_tx(Mbarrier* barrier, uint32_t b
 }
 
 // Count `bytes` as landed, as a copy would; for copies that are skipped. `barrier` is an address of
-// smem_address or mapa, so it may lie in another CTA of the cluster. Any thread. section:
-// mbarrier.complete_tx; from sm_90
+// smem_address or mapa, so it may lie in another CTA of the cluster. Any thread.
+// section: mbarrier.complete_tx; from sm_90
 __device__ __forceinline__ void mbarrier_complete_tx(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%0], %1;" ::"r"(barrier),
                  "r"(bytes)
@@ -74,7 +77,8 @@ __device__ __forceinline__ void mbarrier_complete_tx(uint32_t barrier, uint32_t 
 }
 
 // Arrive once at a barrier of any CTA in the cluster (address from mapa); releases at cluster scope. Any
-// thread. section: mbarrier.arrive; from sm_90
+// thread.
+// section: mbarrier.arrive; from sm_90
 __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -88,8 +92,8 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx_cluster(uint32_t barri
 }
 
 // Whether the phase of this parity is over, now. When true, what was released by the arrivals and what the
-// copies wrote is visible to this thread (acquire). Any thread. section: mbarrier.test_wait; from sm_80,
-// .parity sm_80
+// copies wrote is visible to this thread (acquire). Any thread.
+// section: mbarrier.test_wait; from sm_80, .parity sm_80
 __device__ __forceinline__ bool mbarrier_test_wait_parity(Mbarrier* barrier, uint32_t parity) {
     uint32_t done;
     asm volatile(
@@ -105,7 +109,8 @@ __device__ __forceinline__ bool mbarrier_test_wait_parity(Mbarrier* barrier, uin
 }
 
 // As mbarrier_test_wait_parity, but the hardware may let the thread sleep for a while first; it can return
-// false. section: mbarrier.try_wait; from sm_90
+// false.
+// section: mbarrier.try_wait; from sm_90
 __device__ __forceinline__ bool mbarrier_try_wait_parity(Mbarrier* barrier, uint32_t parity) {
     uint32_t done;
     asm volatile(
@@ -150,7 +155,8 @@ __device__ __forceinline__ void mbarrier_wait_parity_cluster(Mbarrier* barrier, 
 }
 
 // Arrive once when all cp.async of this thread so far have landed; counted among the arrivals of
-// mbarrier_init. section: cp.async.mbarrier.arrive; from sm_80
+// mbarrier_init.
+// section: cp.async.mbarrier.arrive; from sm_80
 __device__ __forceinline__ void cp_async_mbarrier_arrive_noinc(Mbarrier* barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem_address(barrier))
                  : "memory");

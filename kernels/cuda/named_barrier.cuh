@@ -20,8 +20,9 @@ __device__ __forceinline__ void bar_arrive(uint32_t id, uint32_t threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// As bar_sync, for code in which the lanes of a warp may have taken different branches. Not mixed with it on
-// one phase. section: bar / barrier; from sm_70
+// As bar_sync, for code in which the lanes of a warp may have taken different branches. Not mixed with it
+// on one phase.
+// section: bar / barrier; from sm_70
 __device__ __forceinline__ void barrier_sync(uint32_t id, uint32_t threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -9,7 +9,8 @@
 namespace mla {
 
 // Give registers away: from now on this warpgroup's threads have kRegisters each. All four warps of the
-// warpgroup; the kernel must have __launch_bounds__. section: setmaxnreg; from sm_90a
+// warpgroup; the kernel must have __launch_bounds__.
+// section: setmaxnreg; from sm_90a
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec() {
     static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0,

@@ -22,13 +22,15 @@ struct alignas(64) CUtensorMap {
 namespace mla {
 
 // Bring the map into the cache of the copy engine; has no other effect. One thread, at the start of the
-// kernel. section: prefetch (.tensormap); from sm_90
+// kernel.
+// section: prefetch (.tensormap); from sm_90
 __device__ __forceinline__ void prefetch_tensormap(const CUtensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // Load the box at (c0, …) into shared memory of this CTA. One thread, which has expected the box's bytes at
-// `barrier`. section: cp.async.bulk.tensor; from sm_90
+// `barrier`.
+// section: cp.async.bulk.tensor; from sm_90
 __device__ __forceinline__ void cp_async_bulk_tensor_1d_shared_global(void* target, const CUtensorMap* map,
                                                                       int32_t c0, Mbarrier* barrier) {
     asm volatile(
@@ -75,9 +77,9 @@ __device__ __forceinline__ void cp_async_bulk_tensor_5d_shared_global(void* targ
         : "memory");
 }
 
-// The same into the same offset of every CTA whose bit is set in `cta_mask`; each counts the whole box at its
-// own barrier at the same offset. One thread of the cluster. section: cp.async.bulk.tensor
-// (.multicast::cluster); from sm_90
+// The same into the same offset of every CTA whose bit is set in `cta_mask`; each counts the whole box at
+// its own barrier at the same offset. One thread of the cluster.
+// section: cp.async.bulk.tensor (.multicast::cluster); from sm_90
 __device__ __forceinline__ void cp_async_bulk_tensor_2d_shared_global_multicast(
     void* target, const CUtensorMap* map, int32_t c0, int32_t c1, Mbarrier* barrier, uint16_t cta_mask) {
     asm volatile(
@@ -98,9 +100,9 @@ __device__ __forceinline__ void cp_async_bulk_tensor_3d_shared_global_multicast(
         : "memory");
 }
 
-// Store the box at `source` to (c0, …), as part of this thread's next bulk group (bulk.cuh: commit and wait).
-// The bytes were written by threads: they need fence_proxy_async_shared_cta() first. One thread. section:
-// cp.async.bulk.tensor (.bulk_group); from sm_90
+// Store the box at `source` to (c0, …), as part of this thread's next bulk group (bulk.cuh: commit and
+// wait). The bytes were written by threads: they need fence_proxy_async_shared_cta() first. One thread.
+// section: cp.async.bulk.tensor (.bulk_group); from sm_90
 __device__ __forceinline__ void cp_async_bulk_tensor_1d_global_shared(const CUtensorMap* map, int32_t c0,
                                                                       const void* source) {
     asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%0, {%2}], [%1];" ::"l"(map),
@@ -137,8 +139,9 @@ __device__ __forceinline__ void cp_async_bulk_tensor_5d_global_shared(const CUte
         : "memory");
 }
 
-// Add the box at `source` to the tensor, element by element and each atomically. Otherwise as the store. One
-// thread. section: cp.reduce.async.bulk.tensor; from sm_90
+// Add the box at `source` to the tensor, element by element and each atomically. Otherwise as the store.
+// One thread.
+// section: cp.reduce.async.bulk.tensor; from sm_90
 __device__ __forceinline__ void cp_reduce_async_bulk_tensor_2d_add(const CUtensorMap* map, int32_t c0,
                                                                    int32_t c1, const void* source) {
     asm volatile(

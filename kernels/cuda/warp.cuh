@@ -20,8 +20,8 @@ __device__ __forceinline__ bool elect_sync() {
 }
 
 // Load four 8 x 8 matrices of 16-bit values; lane 8 i + j gives the address of row j of matrix i, and gets
-// from each matrix row lane / 4, columns 2 (lane % 4) and the next. All 32 lanes together. section: ldmatrix;
-// from sm_75
+// from each matrix row lane / 4, columns 2 (lane % 4) and the next. All 32 lanes together.
+// section: ldmatrix; from sm_75
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&registers)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])

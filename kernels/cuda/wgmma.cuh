@@ -56,7 +56,8 @@ __device__ __forceinline__ uint64_t advance(uint64_t descriptor, uint32_t bytes)
 }
 
 // Row and column in D of accumulator register `index` (0 … N / 2 - 1) of thread `thread` (0 … 127) of the
-// warpgroup. section: wgmma, "Register fragments"
+// warpgroup.
+// section: wgmma, "Register fragments"
 __host__ __device__ constexpr uint32_t accumulator_row(uint32_t thread, uint32_t index) {
     return 16 * (thread / 32) + thread % 32 / 4 + 8 * (index / 2 % 2);
 }
@@ -74,7 +75,8 @@ __device__ __forceinline__ void hold(float (&d)[kRegisters]) {
 
 // Order earlier accesses to d and to shared memory of this warpgroup before the multiplies that follow.
 // Before the first multiply, and again whenever threads have touched d since. All four warps. Shared memory
-// written by threads also needs fence_proxy_async_shared_cta(). section: wgmma.fence; from sm_90a
+// written by threads also needs fence_proxy_async_shared_cta().
+// section: wgmma.fence; from sm_90a
 template <int kRegisters>
 __device__ __forceinline__ void wgmma_fence(float (&d)[kRegisters]) {
     hold(d);
@@ -88,7 +90,8 @@ __device__ __forceinline__ void wgmma_commit_group() {
 }
 
 // Wait until at most kPending of the latest groups are unfinished; then d of the others may be read, and
-// their tiles overwritten. All four warps. section: wgmma.wait_group; from sm_90a
+// their tiles overwritten. All four warps.
+// section: wgmma.wait_group; from sm_90a
 template <int kPending, int kRegisters>
 __device__ __forceinline__ void wgmma_wait_group(float (&d)[kRegisters]) {
     static_assert(kPending >= 0 && kPending <= 7, "kPending: 0 to 7 groups");
@@ -121,9 +124,10 @@ __device__ __forceinline__ void wgmma_wait_group(float (&d)[kRegisters]) {
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}"
 
-// D (64 x N) = A times B, + D if `accumulate`; bfloat16, K = 16. A and B by descriptor; kTransA or kTransB =
-// 1 says that the tile is M-major or N-major instead of K-major. All four warps, with the same descriptors
-// and `accumulate`. section: wgmma.mma_async; from sm_90a
+// D (64 x N) = A times B, + D if `accumulate`; bfloat16, K = 16. A and B by descriptor; kTransA or kTransB
+// = 1 says that the tile is M-major or N-major instead of K-major. All four warps, with the same
+// descriptors and `accumulate`.
+// section: wgmma.mma_async; from sm_90a
 template <int kTransA = 0, int kTransB = 0>
 __device__ __forceinline__ void wgmma_m64n8k16_f32_bf16(float (&d)[4], uint64_t a, uint64_t b,
                                                         bool accumulate) {
@@ -183,7 +187,8 @@ __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(float (&d)[128], uint6
 
 // The same with A in registers: register j of a thread holds values 2 j and 2 j + 1 of its fragment, whose
 // rows and columns are those of accumulators 0 … 7. The registers stay untouched until the wait. All four
-// warps. section: wgmma.mma_async; from sm_90a
+// warps.
+// section: wgmma.mma_async; from sm_90a
 template <int kTransB = 0>
 __device__ __forceinline__ void wgmma_m64n64k16_f32_bf16(float (&d)[32], const uint32_t (&a)[4], uint64_t b,
                                                          bool accumulate) {

@@ -35,7 +35,7 @@ def shipped_ptx(name: str, digest: str) -> str | None:
 
 def opcodes(ptx: str) -> list[str]:
     """The instructions of ``ptx`` without operands, guards and labels: what two compilations must agree on."""
-    plain = re.sub(r"//[^\n]*", "", ptx)
+    plain = re.sub(r"//[^\n]*|^\s*\.(?:loc|file|pragma)\b[^\n]*", "", ptx, flags=re.MULTILINE)
     statements = re.split(r"[;{}]|:\s", plain)
     found = (re.match(r"\s*(?:@!?[\w%$]+\s+)?([a-z][\w.:]*)(?:\s|$)", text) for text in statements)
     return [one.group(1) for one in found if one]
