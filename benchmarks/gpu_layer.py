@@ -182,20 +182,16 @@ def check_modules(device: Device) -> dict[str, Any]:
     return {"dynamic_smem_bytes": 4 * n, "sentences": sentences}
 
 
-def gpu_us(call: Callable[[], Any], batch: int = 50, runs: int = 9) -> float:
-    """Microseconds of GPU time a call, the median over runs of a graph of ``batch`` calls."""
-    graph = torch.cuda.CUDAGraph()
+def gpu_us(call: Callable[[], Any], batch: int = 5, runs: int = 15) -> float:
+    """Microseconds of GPU time a call, the median over runs of ``batch`` calls; a call must outlast its launch."""
     call()
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        for _ in range(batch):
-            call()
-    graph.replay()
     times = []
     for _ in range(runs):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        graph.replay()
+        for _ in range(batch):
+            call()
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end) * 1e3 / batch)
@@ -211,12 +207,12 @@ def measure(device: Device) -> dict[str, Any]:
     rates = {
         f"{ctas} CTAs an SM": 2
         * source.numel()
-        / gpu_us(lambda plan=plan: device.launch(copy, plan, (source, target, source.numel())), batch=3)
+        / gpu_us(lambda plan=plan: device.launch(copy, plan, (source, target, source.numel())))
         / 1e3
         for ctas, plan in plans.items()
     }
     assert torch.equal(source, target)
-    peer = 2 * source.numel() / gpu_us(lambda: target.copy_(source), batch=3) / 1e3
+    peer = 2 * source.numel() / gpu_us(lambda: target.copy_(source)) / 1e3
     small, tiny = source[:4096], LaunchPlan(1, 64)
     began = time.perf_counter()
     for _ in range(2000):

@@ -106,7 +106,7 @@ MAP = TensorMap.of(np.zeros((8, 8), np.float32), box=(8, 8))
         (".u64", "int64_t x", np.zeros(3), "x is a int64_t, got a float64 tensor"),
         (".u64", "float* x", MAP, "x is a pointer to float, not a tensor map of 128 bytes"),
         (".align 8 .b8 p[128]", "CUtensorMap x", MAP, "x must be aligned to 64 bytes to hold a tensor map, it is to 8"),
-        (".align 64 .b8 p[128]", "CUtensorMap x", np.zeros(3), "128 bytes: give a TensorMap or bytes, got ndarray"),
+        (".align 64 .b8 p[128]", "CUtensorMap x", np.zeros(3), "give a TensorMap or bytes, got a float64 tensor"),
         (".align 8 .b8 p[16]", "Pair x", 5, "x is a blob of 16 bytes: give bytes, got int"),
     ],
 )  # fmt: skip

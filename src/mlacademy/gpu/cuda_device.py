@@ -14,11 +14,11 @@ from mlacademy.gpu.driver import ask, driver, load_ptx
 from mlacademy.gpu.errors import DeviceError
 from mlacademy.gpu.kernel import Kernel
 from mlacademy.gpu.module import Module
-from mlacademy.gpu.packing import pack
+from mlacademy.gpu.packing import described, pack
 from mlacademy.gpu.plan import DEFAULT_SMEM_BYTES, PORTABLE_CLUSTER, LaunchPlan
 from mlacademy.gpu.staging import Staging
 from mlacademy.gpu.tensor_map import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES, TensorMap
-from mlacademy.gpu.tensors import TensorView, is_tensor, view_of
+from mlacademy.gpu.tensors import TensorView, view_of
 
 
 class CudaDevice(Device):
@@ -43,7 +43,8 @@ class CudaDevice(Device):
         minor = self._attribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
         self.arch = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
         self.sms = self._attribute(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-        self.name = ask("cuDeviceGetName", 128, self._device, doing="asking the GPU's name").rstrip(b"\0").decode()
+        padded = ask("cuDeviceGetName", 128, self._device, doing="asking the GPU's name")
+        self.name = padded.split(b"\0")[0].decode()
         self._loaded: dict[str, _Loaded] = {}  # by PTX: a CUDA graph may outlive the Module, so nothing is unloaded
 
     @classmethod
@@ -66,7 +67,8 @@ class CudaDevice(Device):
         plan.check(kernel)
         self._enter()
         handle = self._stream(stream)
-        with Staging(_views(args), handle) as staging:
+        args = described(kernel, args)
+        with Staging(_on_host(args), handle) as staging:
             params = pack(kernel, args, _Arguments(staging, self.index))
             self._launch(kernel, plan, params, handle)
         return LaunchReport("cuda", kernel.demangled, plan)
@@ -129,12 +131,13 @@ class CudaDevice(Device):
                 "cuModuleGetFunction", loaded.module, kernel.name.encode(), doing=f"finding {kernel.base_name}"
             )
         function = loaded.functions[kernel.name]
-        allow = functools.partial(ask, "cuFuncSetAttribute", function, doing=f"preparing {kernel.base_name}")
-        names = driver().CUfunction_attribute
+        names, doing = driver().CUfunction_attribute, f"preparing {kernel.base_name}"
         if plan.smem_bytes > DEFAULT_SMEM_BYTES:
-            allow(names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, plan.smem_bytes)
+            name = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            ask("cuFuncSetAttribute", function, name, plan.smem_bytes, doing=doing)
         if plan.ctas_per_cluster > PORTABLE_CLUSTER:
-            allow(names.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+            name = names.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            ask("cuFuncSetAttribute", function, name, 1, doing=doing)
         return function
 
 
@@ -171,13 +174,13 @@ class _Arguments:
         return encode_for_driver(tensor_map, self.locate(view_of(tensor_map.tensor, name), name))
 
 
-def _views(args: Sequence[Any]) -> list[TensorView]:
-    """The host memory among the arguments."""
-    tensors = [arg.tensor if isinstance(arg, TensorMap) else arg for arg in args]
-    views = [view_of(tensor) for tensor in tensors if is_tensor(tensor)]
-    return [view for view in views if not view.on_gpu]
+def _on_host(args: Sequence[Any]) -> list[TensorView]:
+    """The host memory among the arguments, that of tensor maps included."""
+    views = (view_of(arg.tensor) if isinstance(arg, TensorMap) else arg for arg in args)
+    return [view for view in views if isinstance(view, TensorView) and not view.on_gpu]
 
 
+@functools.lru_cache(maxsize=256)
 def _attributes(plan: LaunchPlan) -> list[Any]:
     cuda, attributes = driver(), []
     if plan.ctas_per_cluster > 1:

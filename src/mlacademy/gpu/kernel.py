@@ -73,7 +73,7 @@ class Kernel:
     required_block: tuple[int, int, int] | None = None
     required_cluster: tuple[int, int, int] | None = None
 
-    @property
+    @functools.cached_property
     def base_name(self) -> str:
         """The function's name without namespaces, template arguments and parameter types."""
         return base_name(self.demangled)

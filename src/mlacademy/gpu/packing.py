@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from mlacademy.gpu.kernel import Kernel, Param
 from mlacademy.gpu.signature import FLOAT_TYPES, INTEGER_RANGES
 from mlacademy.gpu.tensor_map import TensorMap
-from mlacademy.gpu.tensors import TensorView, is_tensor, view_of
+from mlacademy.gpu.tensors import TensorView, find_view
 
 _FLOATS = {"f32": "<f", "f64": "<d", "f16": "<e"}
 
@@ -25,17 +25,25 @@ class Addresses(Protocol):
         """The 128 bytes of the map."""
 
 
+def described(kernel: Kernel, args: Sequence[Any]) -> list[Any]:
+    """The arguments with each tensor replaced by the description of its memory.
+
+    Raises ``TypeError`` for a wrong number of arguments, or a tensor whose memory no kernel can be pointed at.
+    """
+    if len(args) != len(kernel.params):
+        listed = ", ".join(str(param) for param in kernel.params)
+        raise TypeError(f"{kernel.base_name} takes {len(kernel.params)} arguments ({listed}), got {len(args)}")
+    return [find_view(value, param.name) or value for param, value in zip(kernel.params, args, strict=True)]
+
+
 def pack(kernel: Kernel, args: Sequence[Any], device: Addresses) -> bytes:
     """The parameter buffer for ``args``.
 
     Raises ``TypeError`` for a wrong number of arguments or a kind that does not fit a parameter, ``ValueError`` for a
     value or size that does not; the message names the argument.
     """
-    if len(args) != len(kernel.params):
-        listed = ", ".join(str(param) for param in kernel.params)
-        raise TypeError(f"{kernel.base_name} takes {len(kernel.params)} arguments ({listed}), got {len(args)}")
     buffer = bytearray(kernel.param_bytes)
-    for param, value in zip(kernel.params, args, strict=True):
+    for param, value in zip(kernel.params, described(kernel, args), strict=True):
         data = _bytes_of(param, value, device)
         assert len(data) == param.size
         buffer[param.offset : param.offset + param.size] = data
@@ -51,7 +59,7 @@ def _bytes_of(param: Param, value: Any, device: Addresses) -> bytes:
         return device.encode(value, value.name or param.name)
     if param.blob:
         return _blob(param, value)
-    if is_tensor(value):
+    if isinstance(value, TensorView):
         return _pointer(param, value, device)
     if param.type in _FLOATS:
         return _float(param, value)
@@ -73,14 +81,14 @@ def _blob(param: Param, value: Any) -> bytes:
         data = value.tobytes()
     else:
         wanted = "a TensorMap or bytes" if param.size == 128 else "bytes"
-        raise TypeError(f"{param.name} is a {_kind(param)}: give {wanted}, got {type(value).__name__}")
+        given = f"a {value.dtype} tensor" if isinstance(value, TensorView) else type(value).__name__
+        raise TypeError(f"{param.name} is a {_kind(param)}: give {wanted}, got {given}")
     if len(data) != param.size:
         raise ValueError(f"{param.name} is a {_kind(param)}, got {len(data)} bytes")
     return data
 
 
-def _pointer(param: Param, value: Any, device: Addresses) -> bytes:
-    view = view_of(value, param.name)
+def _pointer(param: Param, view: TensorView, device: Addresses) -> bytes:
     if param.size != 8 or param.type in _FLOATS or param.pointer is False:
         hint = " Take its value with .item()." if view.shape == () else ""
         raise TypeError(f"{param.name} is a {_kind(param)}, got a {view.dtype} tensor.{hint}")

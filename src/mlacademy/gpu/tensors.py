@@ -48,13 +48,22 @@ class TensorView:
         return stop - start
 
 
-def is_tensor(value: object) -> bool:
-    """Whether ``value`` has memory that a kernel can be pointed at."""
-    torch = sys.modules.get("torch")
+def find_view(value: object, name: str = "tensor") -> TensorView | None:
+    """Describe the memory of ``value``, or return None where it is no tensor (a NumPy scalar is none).
+
+    Raises ``TypeError`` naming ``name`` for a tensor whose memory a kernel cannot be pointed at.
+    """
+    if isinstance(value, TensorView):
+        return value
+    if value is None or isinstance(value, (int, float, bytes)):
+        return None
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(value, torch.Tensor):
-        return True
-    scalar = getattr(value, "shape", None) == () and not hasattr(value, "__array_interface__")
-    return not scalar and not _is_numpy_scalar(value) and _interface(value) is not None
+        return _torch_view(value, name)
+    if numpy is not None and isinstance(value, numpy.generic):
+        return None
+    interface = _interface(value)
+    return None if interface is None else _interface_view(value, *interface)
 
 
 def view_of(value: object, name: str = "tensor") -> TensorView:
@@ -62,19 +71,10 @@ def view_of(value: object, name: str = "tensor") -> TensorView:
 
     Raises ``TypeError`` naming ``name`` for anything else.
     """
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        return _torch_view(value, name)
-    if not _is_numpy_scalar(value):
-        interface = _interface(value)
-        if interface is not None:
-            return _interface_view(value, *interface)
-    raise TypeError(f"{name} must be a NumPy array or a torch tensor, got {type(value).__name__}")
-
-
-def _is_numpy_scalar(value: object) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.generic)
+    view = find_view(value, name)
+    if view is None:
+        raise TypeError(f"{name} must be a NumPy array or a torch tensor, got {type(value).__name__}")
+    return view
 
 
 def _interface(value: object) -> tuple[dict[str, Any], bool] | None:
