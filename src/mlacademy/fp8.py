@@ -73,7 +73,7 @@ def encode_e4m3(x: Any, *, overflow: Literal["saturate", "nan"] = "saturate") ->
 
     ``overflow`` says what becomes of a value that rounds beyond 448 (all above 464; 464 itself is a tie and goes to
     448): ``"saturate"`` gives ±448 and does so for infinities too, as PTX's ``cvt.rn.satfinite`` does; ``"nan"``
-    gives NaN for both, as torch's ``.to(float8_e4m3fn)`` and ``ml_dtypes`` do. NaN becomes 0x7F in either mode.
+    gives NaN for both, as ``ml_dtypes`` does (torch's cast did before 2.12, and saturates since). NaN becomes 0x7F in either mode.
     """
     if overflow not in ("saturate", "nan"):
         raise ValueError(f"overflow must be 'saturate' or 'nan': it is {overflow!r}")
@@ -135,7 +135,7 @@ def encode_e8m0(x: Any, *, rounding: Literal["up", "nearest", "down"] = "up") ->
 
     ``"up"`` is the smallest E8M0 value >= x (what quantisation needs, so that nothing overflows), ``"down"`` the
     largest <= x (a truncation of the mantissa), ``"nearest"`` the closer one, with the tie 1.5 · 2^k going up. The
-    exponent is read from the bits of ``x``: ``ceil(log2(x))`` in floating point is wrong next to powers of two.
+    exponent is read from the bits of ``x``: ``ceil(log2(x))`` in float32 is wrong next to powers of two.
     Raises ``ValueError`` for zero, negative and infinite values and where no E8M0 value answers.
     """
     if rounding not in ("up", "nearest", "down"):
