@@ -235,7 +235,9 @@ def measure(device: Device) -> dict[str, Any]:
 
 
 def main() -> int:
-    options = _table.parser(__doc__ or "", "gpu-layer").parse_args()
+    parser = _table.parser(__doc__ or "", "gpu-layer")
+    parser.add_argument("--commit", default=_table.commit(), help="for a copy of the tree without its repository")
+    options = parser.parse_args()
     device = Device("cuda")
     report: dict[str, Any] = {
         "title": "GPU layer on a real GPU",
@@ -244,7 +246,7 @@ def main() -> int:
         "compiler": nvrtc.identity(),
         "torch": torch.__version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _table.commit(),
+        "commit": options.commit,
     }
     failed = 0
     for step in (check_samples, check_large_cluster, check_blob, check_dependent, check_modules, measure):

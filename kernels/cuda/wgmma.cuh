@@ -73,9 +73,9 @@ __device__ __forceinline__ void hold(float (&d)[kRegisters]) {
         asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// Order earlier accesses to d and to shared memory of this warpgroup before the multiplies that follow.
-// Before the first multiply, and again whenever threads have touched d since. All four warps. Shared memory
-// written by threads also needs fence_proxy_async_shared_cta().
+// Order earlier accesses to d, to registers of A and to shared memory of this warpgroup before the multiplies
+// that follow. Before the first multiply, and again whenever threads have written d or registers of A since.
+// All four warps. Shared memory written by threads also needs fence_proxy_async_shared_cta().
 // section: wgmma.fence; from sm_90a
 template <int kRegisters>
 __device__ __forceinline__ void wgmma_fence(float (&d)[kRegisters]) {

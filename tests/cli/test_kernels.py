@@ -50,7 +50,8 @@ def test_compile_says_what_it_made_and_writes_it(tmp_path: Path, capsys: pytest.
     assert kernels("compile", "bulk_copy", "-o", str(out)) == 0
     shown = capsys.readouterr().out
     assert "bulk_copy.cu for sm_90a: compiled in" in shown
-    assert "bulk_copy: uint8_t* source, uint8_t* target, uint64_t bytes" in shown
+    assert "  bulk_copy(uint8_t* source, uint8_t* target, uint64_t bytes); " in shown
+    assert " registers, 16,512 bytes of static shared memory" in shown
     assert kernels("compile", "bulk_copy.cu", "--ptx") == 0
     assert capsys.readouterr().out == out.read_text()
     assert kernels("compile", "bulk_copy", "-o", str(tmp_path / "copy.cubin")) == 0

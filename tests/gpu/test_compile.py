@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from mlacademy import gpu
-from mlacademy.gpu import CompileError, CompilerMissing, DiskCache
+from mlacademy.gpu import CompileError, CompilerMissing, DiskCache, Resources
 from mlacademy.gpu import compiler as compiler_module
 from mlacademy.gpu.includes import header_layer
+from mlacademy.gpu.resources import parse_resources
 
 SCALE = """extern "C" __global__ void scale(float* x, float factor, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -135,6 +136,56 @@ def test_warnings_are_kept_and_remembered_by_the_cache(cache: DiskCache) -> None
         assert (warning.line, warning.severity, warning.source) == (2, "warning", "  int unused;")
     assert first.ptx == second.ptx
     assert first.cubin() == second.cubin()
+
+
+@pytest.mark.usefixtures("compiler")
+def test_registers_and_shared_memory_are_known(cache: DiskCache) -> None:
+    for _ in range(2):
+        tile = gpu.compile("wgmma_tile.cu", cache=cache)["wgmma_tile"]
+        assert tile.resources is not None
+        assert 32 < tile.resources.registers <= 168
+        assert tile.resources.smem_bytes >= 16384 + 8
+        assert tile.resources.spill_store_bytes == 0
+
+
+def test_assemblers_report_is_read_kernel_by_kernel() -> None:
+    log = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'first' for 'sm_90a'
+ptxas info    : Function properties for first
+ptxas         .     24 bytes stack frame, 16 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 254 registers, used 0 barriers, 16 bytes cumulative stack size, 5120 bytes smem
+ptxas info    : Compiling entry function 'second' for 'sm_90a'
+ptxas info    : Function properties for second
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 4 registers, used 3 barriers
+"""
+    found = parse_resources(log)
+    assert found == {"first": Resources(254, 5120, 24, 16, 12), "second": Resources(4)}
+    assert str(found["first"]) == "254 registers, 5,120 bytes of static shared memory, 16 bytes of registers spilled"
+
+
+@pytest.mark.usefixtures("compiler")
+def test_remark_of_the_assembler_on_speed_is_a_warning_at_its_line(cache: DiskCache) -> None:
+    source = """#include "wgmma.cuh"
+extern "C" __global__ void __launch_bounds__(128) k(const unsigned* x, float* out) {
+    __shared__ alignas(1024) char tile[8192];
+    const unsigned long long b = mla::matrix_descriptor<mla::Swizzle::k128B, 1024>(tile);
+    float d[32] = {};
+    mla::wgmma_fence(d);
+    for (int i = 0; i < 4; ++i) {
+        const unsigned a[4] = {x[i], x[i + 1], x[i + 2], x[i + 3]};
+        mla::wgmma_m64n64k16_f32_bf16(d, a, b, true);
+    }
+    mla::wgmma_commit_group();
+    mla::wgmma_wait_group<0>(d);
+    for (int i = 0; i < 32; ++i) out[i * 128 + threadIdx.x] = d[i];
+}
+"""
+    warnings = gpu.compile(source, cache=cache).warnings
+    assert warnings
+    assert all("warpgroup.arrive is injected" in warning.message for warning in warnings)
+    assert {warning.file for warning in warnings} <= {"kernel.cu", "wgmma.cuh"}
+    assert all(warning.line > 0 for warning in warnings)
 
 
 @pytest.mark.usefixtures("compiler")

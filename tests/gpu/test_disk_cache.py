@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from mlacademy.gpu.disk_cache import DiskCache, Entry, _pack, _unpack, default_folder
 from mlacademy.gpu.errors import Diagnostic
+from mlacademy.gpu.resources import Resources
 
 WARNING = Diagnostic("k.cu", 2, 7, "warning", "µ is unused", "  int µ;")
 
 
 def entry(size: int, letter: str = "a") -> Entry:
-    return Entry(ptx=letter * size, cubin=letter.encode() * size, diagnostics=(WARNING,))
+    return Entry(letter * size, letter.encode() * size, (WARNING,), {"k": Resources(40, 1024, 16, 8, 4)})
 
 
 def test_entry_comes_back_as_it_was_put(tmp_path: Path) -> None:

@@ -114,8 +114,11 @@ def _compile(options: argparse.Namespace) -> int:
         return 0
     how = {"compiled": "compiled", "cache": "found in the cache", "shipped": "shipped with the course"}[module.origin]
     console().print(f"{module.name} for {module.arch}: {how} in {seconds:.2f} s")
-    for symbol in module.kernels:
-        console().print(f"  {module[symbol].demangled}: {', '.join(map(str, module[symbol].params))}", markup=False)
+    for kernel in (module[symbol] for symbol in module.kernels):
+        takes = f"; {kernel.resources}" if kernel.resources else ""
+        console().print(
+            f"  {kernel.base_name}({', '.join(map(str, kernel.params))}){takes}", markup=False, soft_wrap=True
+        )
     if options.output:
         cubin = options.output.suffix == ".cubin"
         options.output.write_bytes(module.cubin() if cubin else module.ptx.encode())

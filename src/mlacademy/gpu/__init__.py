@@ -14,6 +14,7 @@ from mlacademy.gpu.errors import CompileError, CompilerMissing, DeviceError, Dia
 from mlacademy.gpu.kernel import Kernel, Param
 from mlacademy.gpu.module import Module
 from mlacademy.gpu.plan import LaunchPlan
+from mlacademy.gpu.resources import Resources
 from mlacademy.gpu.tensor_map import TensorMap
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "LaunchReport",
     "Module",
     "Param",
+    "Resources",
     "TensorMap",
     "compile",
 ]

@@ -14,11 +14,14 @@ from mlacademy.gpu.disk_cache import DiskCache, Entry
 from mlacademy.gpu.errors import CompileError, CompilerMissing, parse_log
 from mlacademy.gpu.includes import Reached, header_layer, reach
 from mlacademy.gpu.module import Module
+from mlacademy.gpu.resources import parse_resources
 from mlacademy.gpu.shipped import shipped_ptx
 
-STANDARD_OPTIONS = ("--std=c++20", "-lineinfo")
+STANDARD_OPTIONS = ("--std=c++20", "-lineinfo", "--ptxas-options=--verbose")
 _FILE = re.compile(r'(?m)^(\s*\.file\s+\d+\s+")([^"\n]*)(")')
-_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s")
+_LOC = re.compile(r"^\s*\.loc\s+(?:.*\binlined_at\s+)?(\d+)\s+(\d+)\s")
+"""A line of PTX that tells where the code after it came from: for an inlined function, where it was called."""
+
 _SOURCE_SUFFIXES = (".cu", ".cuh", ".cpp", ".ptx")
 
 
@@ -69,7 +72,13 @@ def compile(
         if unit.reached.closed:
             store.put(key, entry)
     return Module(
-        entry.ptx, name=unit.name, source=unit.text, cubin=entry.cubin, warnings=entry.diagnostics, origin=origin
+        entry.ptx,
+        name=unit.name,
+        source=unit.text,
+        cubin=entry.cubin,
+        warnings=entry.diagnostics,
+        resources=entry.resources,
+        origin=origin,
     )
 
 
@@ -118,17 +127,16 @@ class _Unit:
         if not done.succeeded:
             raise CompileError(diagnostics, done.log)
         ptx = _FILE.sub(lambda found: found[1] + self.shown(found[2]) + found[3], done.ptx)
-        return Entry(ptx, done.cubin, tuple(diagnostics))
+        return Entry(ptx, done.cubin, tuple(diagnostics), parse_resources(done.log))
 
     def shown(self, file: str) -> str:
         """The name of a file as messages and line tables give it: never this machine's folders, where possible."""
         path = Path(file)
         if path == self.path:
             return self.name
-        for folder in (self.path.parent, *self.folders, Path.cwd(), *reversed(nvrtc.include_folders())):
-            if path.is_relative_to(folder):
-                return path.relative_to(folder).as_posix()
-        return file
+        folders = (self.path.parent, Path.cwd(), *self.folders, *nvrtc.include_folders())
+        around = [folder for folder in folders if path.is_relative_to(folder)]
+        return path.relative_to(max(around, key=lambda folder: len(folder.parts))).as_posix() if around else file
 
     def _place(self, ptx: str, line: int) -> tuple[str, int, str]:
         """The source line that line ``line`` of the PTX came from: file, number, text."""

@@ -14,12 +14,14 @@ import os
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from mlacademy.gpu.errors import Diagnostic
+from mlacademy.gpu.resources import Resources
 
-_MAGIC = b"mlacademy kernel 1\n"
+_MAGIC = b"mlacademy kernel 2\n"
 _SUFFIX = ".kernel"
 _UNFINISHED = ".new-"
 _ABANDONED_SECONDS = 3600.0
@@ -32,7 +34,8 @@ class Entry:
 
     ptx: str
     cubin: bytes
-    diagnostics: tuple[Diagnostic, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    resources: Mapping[str, Resources] = field(default_factory=dict)
 
 
 def default_folder() -> Path:
@@ -109,7 +112,12 @@ class DiskCache:
 def _pack(entry: Entry) -> bytes:
     ptx = entry.ptx.encode()
     about = json.dumps(
-        {"ptx": len(ptx), "cubin": len(entry.cubin), "diagnostics": [asdict(one) for one in entry.diagnostics]}
+        {
+            "ptx": len(ptx),
+            "cubin": len(entry.cubin),
+            "diagnostics": [asdict(one) for one in entry.diagnostics],
+            "resources": {name: asdict(one) for name, one in entry.resources.items()},
+        }
     ).encode()
     body = len(about).to_bytes(8, "little") + about + ptx + entry.cubin
     return _MAGIC + hashlib.sha256(body).digest() + body
@@ -128,4 +136,5 @@ def _unpack(data: bytes) -> Entry:
         ptx=body[8 + size : ptx_end].decode(),
         cubin=body[ptx_end : ptx_end + about["cubin"]],
         diagnostics=tuple(Diagnostic(**one) for one in about["diagnostics"]),
+        resources={name: Resources(**one) for name, one in about["resources"].items()},
     )

@@ -11,6 +11,8 @@ _HEADER = re.compile(
     r"(?: #(?P<code>\d+)(?:-D)?)?: (?P<message>.*)$"
 )
 _PTXAS = re.compile(r"^ptxas .*?, line (?P<line>\d+); (?P<severity>error|warning)\s*: (?P<message>.*)$")
+_PTXAS_REMARK = re.compile(r"^ptxas (?:info\s*: (?P<code>\(C\d+\))|warning\s*:) (?P<message>.*)$")
+_AROUND = re.compile(r"around line (\d+)")
 _CARET = re.compile(r"^\s+\^\s*$")
 _INDENT = 2  # columns that NVRTC puts before a quoted source line
 
@@ -85,6 +87,10 @@ def parse_log(
     for line in [*log.splitlines(), ""]:
         if _PTXAS.match(line):
             found.append(_from_ptxas(line, place_of))
+        elif remark := _PTXAS_REMARK.match(line):
+            around = _AROUND.search(remark["message"])
+            file, number, source = place_of(int(around[1]) if around else 0)
+            found.append(Diagnostic(file, number, 0, "warning", remark["message"], source))
         elif _HEADER.match(line) and not block:
             block = [line]
         elif block and (not line.strip() or _CARET.match(line)):

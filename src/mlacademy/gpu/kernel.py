@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mlacademy.gpu.resources import Resources
 from mlacademy.gpu.signature import CParameter
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ class Kernel:
     def base_name(self) -> str:
         """The function's name without namespaces, template arguments and parameter types."""
         return base_name(self.demangled)
+
+    @property
+    def resources(self) -> Resources | None:
+        """Registers and static shared memory, where the assembler has told."""
+        return self.module.resources.get(self.name)
 
     @property
     def param_bytes(self) -> int:

@@ -8,11 +8,13 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from mlacademy.gpu import nvrtc
 from mlacademy.gpu.errors import CompilerMissing, Diagnostic
 from mlacademy.gpu.kernel import Kernel, entries
+from mlacademy.gpu.resources import Resources
 from mlacademy.gpu.signature import signatures
 
 _TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
@@ -27,6 +29,7 @@ class Module:
         name: the source's name, as messages show it.
         source: the CUDA source, or "" for PTX that came from elsewhere.
         warnings: what the compiler remarked on.
+        resources: registers and shared memory of each kernel, by symbol; empty for PTX that was not assembled here.
         origin: ``compiled``, ``cache`` or ``shipped`` (PTX that came with the package), or ``ptx``.
 
     ``module["scale"]`` is the kernel of that name; mangled and full demangled names work too.
@@ -40,6 +43,7 @@ class Module:
         source: str = "",
         cubin: bytes = b"",
         warnings: tuple[Diagnostic, ...] = (),
+        resources: Mapping[str, Resources] | None = None,
         origin: str = "ptx",
     ) -> None:
         target = _TARGET.search(ptx)
@@ -51,6 +55,7 @@ class Module:
         self.source = source
         self.warnings = warnings
         self.origin = origin
+        self.resources = dict(resources or {})
         self._cubin = cubin
 
     @classmethod
