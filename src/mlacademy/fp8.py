@@ -73,7 +73,8 @@ def encode_e4m3(x: Any, *, overflow: Literal["saturate", "nan"] = "saturate") ->
 
     ``overflow`` says what becomes of a value that rounds beyond 448 (all above 464; 464 itself is a tie and goes to
     448): ``"saturate"`` gives ±448 and does so for infinities too, as PTX's ``cvt.rn.satfinite`` does; ``"nan"``
-    gives NaN for both, as ``ml_dtypes`` does (torch's cast did before 2.12, and saturates since). NaN becomes 0x7F in either mode.
+    gives NaN for both, as ``ml_dtypes`` does (torch's cast did before 2.12, and saturates since). NaN becomes 0x7F in
+    either mode.
     """
     if overflow not in ("saturate", "nan"):
         raise ValueError(f"overflow must be 'saturate' or 'nan': it is {overflow!r}")
