@@ -1,0 +1,131 @@
+// The report when nothing can run any more: who waits on what, and what that still lacks.
+#include <cstdio>
+#include <cstring>
+
+#include "machine/machine.hpp"
+#include "units/mbarrier.hpp"
+
+namespace emu {
+namespace {
+
+std::string plural(std::uint64_t n, const std::string& thing) {
+    return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
+}
+
+std::string mbarrier_line(const Cta& cta, Warp& warp, const Wait& wait) {
+    std::uint64_t word;
+    const std::uint32_t offset = wait.number & kOffsetMask;
+    std::memcpy(&word, warp.cta().shared() + offset, 8);
+    const mbarrier::State s = mbarrier::unpack(word);
+    std::string text = "mbarrier at shared offset " + std::to_string(offset) + " (" + cta.object_at(offset) +
+                       "), parity " + std::to_string(wait.value) + ": phase parity " +
+                       std::to_string(s.phase) + ", " + std::to_string(s.pending) + " of " +
+                       plural(s.expected, "arrival") + " pending, " + std::to_string(s.tx) + " bytes owed";
+    return text;
+}
+
+std::string waits_on(const Cta& cta, Warp& warp, const Split& s) {
+    switch (s.wait.kind) {
+        case Wait::Kind::warp_sync: {
+            char members[16];
+            std::snprintf(members, sizeof members, "0x%08x", s.wait.number & warp.alive() & ~s.mask);
+            return std::string("warp-level sync: lanes ") + members + " have not come";
+        }
+        case Wait::Kind::barrier: {
+            const NamedBarrier& b = cta.barriers[s.wait.number];
+            const std::uint32_t needed = b.expected != 0 ? b.expected : cta.live_threads();
+            return "barrier " + std::to_string(s.wait.number) + ": " + std::to_string(b.arrived) + " of " +
+                   plural(needed, "thread") + " have come";
+        }
+        case Wait::Kind::mbarrier:
+            return mbarrier_line(cta, warp, s.wait);
+        case Wait::Kind::cluster: {
+            std::uint32_t live = 0;
+            for (const auto& other : cta.cluster().ctas())
+                live += other->live_threads();
+            return "cluster barrier: " + std::to_string(cta.cluster().cluster_arrived) + " of " +
+                   plural(live, "thread") + " have come";
+        }
+        case Wait::Kind::copies:
+            return "its own copy groups";
+        case Wait::Kind::none:
+            return "nothing";
+    }
+    return {};
+}
+
+// One sentence on the first mbarrier that can never complete, which is the usual root.
+std::string story(const Split& s, Cta& cta) {
+    if (s.wait.kind == Wait::Kind::barrier) {
+        const NamedBarrier& b = cta.barriers[s.wait.number];
+        if (b.expected == 0)
+            return "Some threads of the block never reach the barrier that the others stand at";
+        return "Barrier " + std::to_string(s.wait.number) + " waits for " +
+               plural(b.expected - b.arrived, "more thread") +
+               ", and no warp that could still run arrives there";
+    }
+    if (s.wait.kind == Wait::Kind::cluster)
+        return "Some threads of the cluster have neither arrived at the cluster barrier nor exited";
+    if (s.wait.kind != Wait::Kind::mbarrier) return {};
+    std::uint64_t word;
+    std::memcpy(&word, cta.shared() + (s.wait.number & kOffsetMask), 8);
+    const mbarrier::State m = mbarrier::unpack(word);
+    if (m.pending == 0 && m.tx > 0)
+        return "All arrivals are in, but " + std::to_string(m.tx) +
+               " bytes were announced (expect_tx) that no copy will bring: is the byte count too large, or a "
+               "copy missing?";
+    if (m.pending == 0 && m.tx < 0)
+        return "All arrivals are in, but copies brought " + std::to_string(-m.tx) +
+               " bytes more than were announced: is the byte count of expect_tx too small?";
+    if (m.tx < 0)
+        return "Copies brought " + std::to_string(-m.tx) + " bytes that nobody announced, and " +
+               plural(m.pending, "arrival") + " is missing: was arrive.expect_tx forgotten?";
+    if (m.tx > 0)
+        return plural(m.pending, "arrival") + " missing, and " + std::to_string(m.tx) +
+               " bytes announced that no copy will bring";
+    if (cta.mbarriers[s.wait.number & kOffsetMask].completed == 0)
+        return "The barrier has never completed a phase: " + plural(m.pending, "arrival") +
+               " missing. A wait for parity 1 of a fresh barrier passes at once; is the parity wrong?";
+    return plural(m.pending, "arrival") +
+           " missing, and nobody who could still run arrives: is the parity wrong, or an arrive missing?";
+}
+
+}  // namespace
+
+Deadlock deadlock_report(Cluster& cluster) {
+    std::string table, why;
+    const Instruction* first = nullptr;
+    Warp* first_warp = nullptr;
+    Wait::Kind first_kind = Wait::Kind::none;
+    for (const auto& cta : cluster.ctas())
+        for (const auto& warp : cta->warps)
+            for (const Split& s : warp->splits()) {
+                const Instruction& ins = warp->kernel().code[s.pc];
+                char lanes[16];
+                std::snprintf(lanes, sizeof lanes, "0x%08x", s.mask);
+                const Where at = warp->where(ins);
+                table += "\n  CTA " + std::to_string(cta->rank) + " warp " + std::to_string(warp->number()) +
+                         " lanes " + lanes + " at " +
+                         (at.source_line > 0 ? "source line " + std::to_string(at.source_line) + ", "
+                                             : std::string()) +
+                         "PTX line " + std::to_string(ins.ptx_line) + " ('" + warp->text(ins) +
+                         "') waits on " + waits_on(*cta, *warp, s);
+                // The story starts at an mbarrier if one is involved: barriers of whole blocks usually only
+                // follow.
+                const std::string candidate = story(s, *cta);
+                if (first == nullptr || (why.empty() && !candidate.empty()) ||
+                    (s.wait.kind == Wait::Kind::mbarrier && first_kind != Wait::Kind::mbarrier)) {
+                    first = &ins, first_warp = warp.get(), why = candidate, first_kind = s.wait.kind;
+                }
+            }
+    const Where at = first_warp->where(*first);
+    std::string text = "Deadlock: no warp can run and no copy is in flight: " + describe(at) + table;
+    if (!why.empty()) text += "\n" + why + ".";
+    Deadlock error(text, at);
+    for (std::size_t i = 0; i < 3; ++i)
+        error.cta[i] = first_warp->cta().id[i];
+    error.warp = first_warp->number();
+    return error;
+}
+
+}  // namespace emu

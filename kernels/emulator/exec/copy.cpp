@@ -1,0 +1,300 @@
+// Asynchronous copies: cp.async, st.async, red.async, and the linear bulk copies. Addresses are checked when
+// an operation is issued; data moves when the queue completes it. Until then the destination is poisoned,
+// unless completion is eager.
+#include <algorithm>
+#include <cstring>
+
+#include "exec/atomic.hpp"
+#include "exec/mbarrier.hpp"
+
+namespace emu {
+namespace {
+
+constexpr int kPoison = 0xff;  // NaN in every float format, −1 in every integer
+
+AsyncQueue& queue(Warp& w) {
+    return w.cta().cluster().queue();
+}
+
+void poison(Warp& w, std::byte* p, std::size_t bytes) {
+    if (queue(w).policy() != Policy::eager) std::memset(p, kPoison, bytes);
+}
+std::string label(Warp& w, const Instruction& i) {
+    return w.text(i) + ", PTX line " + std::to_string(i.ptx_line);
+}
+
+// ---- cp.async: 4, 8 or 16 bytes a thread, in groups of the thread
+// -----------------------------------------------------------
+
+Step cp_async(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], [src], size, source size?, policy?
+    const u32 size = static_cast<u32>(i.op[2].imm);
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        const u32 given = i.op[3].absent ? size : w.in<u32>(i.op[3])[l];
+        if (given > size)
+            w.trap(i, 1u << l,
+                   "'" + w.text(i) + "' with a source size of " + std::to_string(given) +
+                       " bytes for a copy of " + std::to_string(size));
+        std::byte* const to =
+            w.resolve(i, l, Space::shared, w.address(i.op[0], l), size, Warp::Access::write);
+        // With source size 0 the global address is not touched and may be anything.
+        std::byte* const from = given == 0 ? nullptr
+                                           : w.resolve(i, l, Space::global, w.address(i.op[1], l),
+                                                       given == size ? size : 1, Warp::Access::read);
+        if (given > 1 && given < size)
+            static_cast<void>(
+                w.resolve(i, l, Space::global, w.address(i.op[1], l) + given - 1, 1, Warp::Access::read));
+        poison(w, to, size);
+        AsyncOp op;
+        op.what = label(w, i);
+        op.complete = [=] {
+            if (given > 0) std::memcpy(to, from, given);
+            std::memset(to + given, 0, size - given);
+        };
+        ThreadCopies& own = w.copies(l, false);
+        own.open.writes.push_back(queue(w).push(std::move(op)));
+    }
+    return Step::next;
+}
+
+void forget_finished(ThreadCopies& own) {
+    const auto finished = [](const CopyGroup& g) {
+        const auto done = [](const Done& d) { return *d; };
+        return std::ranges::all_of(g.reads, done) && std::ranges::all_of(g.writes, done);
+    };
+    // Groups count from the newest, so finished ones may only go from the front.
+    const auto first = std::ranges::find_if_not(own.committed, finished);
+    own.committed.erase(own.committed.begin(), first);
+}
+
+template <bool Bulk>
+Step commit(Warp& w, const Instruction&, u32 mask) {
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        ThreadCopies& own = w.copies(l, Bulk);
+        forget_finished(own);
+        own.committed.push_back(std::move(own.open));
+        own.open = {};
+    }
+    return Step::next;
+}
+
+// aux: bit 0 .read, bit 1 wait_all
+template <bool Bulk>
+Step wait(Warp& w, const Instruction& i, u32 mask) {
+    if ((i.aux & 2) != 0 && !w.split().resumed) commit<Bulk>(w, i, mask);
+    w.split().resumed = false;
+    Split probe = w.split();
+    probe.mask = mask;
+    probe.wait = {.kind = Wait::Kind::copies,
+                  .value = (i.aux & 2) != 0 ? 0 : static_cast<u64>(i.op[0].imm),
+                  .reads_only = (i.aux & 1) != 0,
+                  .bulk = Bulk};
+    return w.ready(probe) ? Step::next : w.park(probe.wait);
+}
+
+// Arrives at an mbarrier when all earlier cp.async of the thread are done. Without .noinc it is not among the
+// expected arrivals.
+Step cp_async_arrive(Warp& w, const Instruction& i, u32 mask) {
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        MbarrierRef b = MbarrierRef::named(w, i, l, i.space, i.op[0]);
+        if (i.aux == 0) b.add_pending(1);
+        AsyncOp op;
+        op.what = label(w, i);
+        op.complete = [b]() mutable { b.arrive(1); };
+        const ThreadCopies& own = w.copies(l, false);
+        for (const CopyGroup& g : own.committed)
+            op.after.insert(op.after.end(), g.writes.begin(), g.writes.end());
+        op.after.insert(op.after.end(), own.open.writes.begin(), own.open.writes.end());
+        queue(w).push(std::move(op));
+    }
+    return Step::next;
+}
+
+// ---- st.async, red.async: to any CTA of the cluster, counted by an mbarrier there
+// ---------------------------------------------
+
+MbarrierRef barrier_beside(Warp& w, const Instruction& i, int lane, const Operand& data,
+                           const Operand& barrier) {
+    const MbarrierRef b = MbarrierRef::named(w, i, lane, Space::shared_cluster, barrier);
+    if (static_cast<u32>(w.address(data, lane)) >> kRankShift != b.cta().rank)
+        w.trap(i, 1u << lane, "'" + w.text(i) + "' with its destination and its mbarrier in different CTAs",
+               w.address(barrier, lane));
+    return b;
+}
+
+Step st_async(Warp& w, const Instruction& i,
+              u32 mask) {  // ops: [dst], values, [mbarrier]; target: bytes of an element
+    const u32 each = i.target, n = i.vector, bytes = each * n;
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        std::byte* const to =
+            w.resolve(i, l, Space::shared_cluster, w.address(i.op[0], l), bytes, Warp::Access::write);
+        MbarrierRef b = barrier_beside(w, i, l, i.op[0], i.op[n + 1]);
+        std::array<std::byte, 32> values;
+        for (u32 k = 0; k < n; ++k) {
+            const u64 v = w.value(i.op[k + 1], l);
+            std::memcpy(values.data() + k * each, &v, each);
+        }
+        poison(w, to, bytes);
+        AsyncOp op;
+        op.what = label(w, i);
+        op.complete = [=]() mutable {
+            std::memcpy(to, values.data(), bytes);
+            b.complete_tx(static_cast<s32>(bytes));
+        };
+        queue(w).push(std::move(op));
+    }
+    return Step::next;
+}
+template <class S>
+Step red_async(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], value, [mbarrier]
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        std::byte* const to =
+            w.resolve(i, l, Space::shared_cluster, w.address(i.op[0], l), sizeof(S), Warp::Access::both);
+        MbarrierRef b = barrier_beside(w, i, l, i.op[0], i.op[2]);
+        const S value = w.in<S>(i.op[1])[l];
+        const auto f = reinterpret_cast<Rmw<S>>(i.aux);
+        AsyncOp op;
+        op.what = label(w, i);
+        op.complete = [=]() mutable {
+            static_cast<void>(rmw_at(to, f, value, S{0}));
+            b.complete_tx(static_cast<s32>(sizeof(S)));
+        };
+        queue(w).push(std::move(op));
+    }
+    return Step::next;
+}
+
+// ---- bulk copies
+// ------------------------------------------------------------------------------------------------------------------
+
+u32 bulk_size(Warp& w, const Instruction& i, int lane, const Operand& o) {
+    const u32 size = w.in<u32>(o)[lane];
+    if (size == 0 || size % 16 != 0)
+        w.trap(i, 1u << lane,
+               "'" + w.text(i) + "' of " + std::to_string(size) +
+                   " bytes; the size must be a positive multiple of 16");
+    return size;
+}
+
+constexpr u64 kMulticast = 1, kFromShared = 2;
+
+Step bulk_load(Warp& w, const Instruction& i,
+               u32 mask) {  // ops: [dst], [src], size, [mbarrier], cta mask?, policy?
+    Cluster& cluster = w.cta().cluster();
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        const u32 size = bulk_size(w, i, l, i.op[2]);
+        const u64 to = w.address(i.op[0], l);
+        const std::byte* const from =
+            w.resolve(i, l, (i.aux & kFromShared) != 0 ? Space::shared : Space::global, w.address(i.op[1], l),
+                      size, Warp::Access::read);
+        static_cast<void>(w.resolve(i, l, Space::shared_cluster, to, size, Warp::Access::write));
+        const MbarrierRef named = barrier_beside(w, i, l, i.op[0], i.op[3]);
+        u32 targets = 1u << (static_cast<u32>(to) >> kRankShift);
+        if ((i.aux & kMulticast) != 0) {
+            targets = w.in<u32>(i.op[4])[l] & 0xffff;
+            if (targets == 0 || (targets >> cluster.ctas().size()) != 0)
+                w.trap(i, 1u << l,
+                       "'" + w.text(i) + "' with CTA mask " + std::to_string(targets) + " in a cluster of " +
+                           std::to_string(cluster.ctas().size()) + " CTAs");
+        }
+        for (u32 rank = 0; rank < cluster.ctas().size(); ++rank) {
+            if ((targets >> rank & 1) == 0) continue;
+            Cta& cta = *cluster.cta(rank);
+            if (!cta.mbarriers.contains(named.offset()))
+                w.trap(i, 1u << l,
+                       "'" + w.text(i) + "' signals shared offset " + std::to_string(named.offset()) +
+                           " of rank " + std::to_string(rank) + ", where no mbarrier has been initialised");
+            std::byte* const place = cta.shared() + (static_cast<u32>(to) & kOffsetMask);
+            poison(w, place, size);
+            AsyncOp op;
+            op.what = label(w, i);
+            op.complete = [=, b = MbarrierRef(cta, named.offset())]() mutable {
+                std::memcpy(place, from, size);
+                b.complete_tx(static_cast<s32>(size));
+            };
+            queue(w).push(std::move(op));
+        }
+    }
+    return Step::next;
+}
+
+// Two stages: first the source is read (wait_group.read), later the destination is written (wait_group).
+Step bulk_store(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], [src], size, policy?
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        const u32 size = bulk_size(w, i, l, i.op[2]);
+        std::byte* const to =
+            w.resolve(i, l, Space::global, w.address(i.op[0], l), size, Warp::Access::write);
+        const std::byte* const from =
+            w.resolve(i, l, Space::shared, w.address(i.op[1], l), size, Warp::Access::read);
+        const auto written = std::make_shared<bool>(false);
+        AsyncOp op;
+        op.what = label(w, i);
+        op.complete = [=, what = op.what, q = &queue(w)] {
+            AsyncOp write;
+            write.what = what;
+            write.done = written;
+            write.complete = [to, copy = std::vector<std::byte>(from, from + size)] {
+                std::memcpy(to, copy.data(), copy.size());
+            };
+            q->push(std::move(write));
+        };
+        ThreadCopies& own = w.copies(l, true);
+        own.open.writes.push_back(written);
+        own.open.reads.push_back(op.done);
+        queue(w).push(std::move(op));
+    }
+    return Step::next;
+}
+
+}  // namespace
+
+void select_cp_async(const Choice& c, Instruction& i) {
+    const s64 size = i.op[2].imm;
+    if (size != 16 && (c.has(Mod::cg) || (size != 4 && size != 8)))
+        throw SelectError(c.has(Mod::cg) ? "the size must be 16" : "the size must be 4, 8 or 16", true);
+    i.run = cp_async;
+}
+void select_cp_async_commit(const Choice&, Instruction& i) {
+    i.run = commit<false>;
+}
+void select_cp_async_wait(const Choice& c, Instruction& i) {
+    i.aux = c.has(Mod::wait_all) ? 2 : 0;
+    i.run = wait<false>;
+}
+void select_cp_async_arrive(const Choice& c, Instruction& i) {
+    i.aux = c.has(Mod::noinc);
+    i.run = cp_async_arrive;
+}
+void select_st_async(const Choice& c, Instruction& i) {
+    i.target = static_cast<u32>(bits_of(c.type(0)) / 8);
+    i.run = st_async;
+}
+void select_red_async(const Choice& c, Instruction& i) {
+    const Mod op =
+        c.one_of({Mod::and_, Mod::or_, Mod::xor_, Mod::inc, Mod::dec, Mod::add, Mod::min, Mod::max});
+    i.aux = rmw_function(op, c.type(0), false);
+    i.run = bits_of(c.type(0)) == 64 ? red_async<u64> : red_async<u32>;
+}
+void select_bulk_load(const Choice& c, Instruction& i) {
+    i.aux = (c.has(Mod::multicast_cluster) ? kMulticast : u64{0}) | (c.has(Mod::global) ? 0u : kFromShared);
+    if ((i.aux & kMulticast) != 0 && i.op[4].absent) throw SelectError("a CTA mask is missing", true);
+    i.run = bulk_load;
+}
+void select_bulk_store(const Choice&, Instruction& i) {
+    i.run = bulk_store;
+}
+void select_bulk_commit(const Choice&, Instruction& i) {
+    i.run = commit<true>;
+}
+void select_bulk_wait(const Choice& c, Instruction& i) {
+    i.aux = c.has(Mod::read) ? 1 : 0;
+    i.run = wait<true>;
+}
+
+}  // namespace emu

@@ -1,0 +1,61 @@
+// Three phases, three kinds of error, and two reports of their own. Every one carries where it happened; the
+// first line of `what()` is one plain sentence.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace emu {
+
+struct Where {
+    std::string kernel = {};
+    int ptx_line = 0;
+    std::string source_file = {};  // from .loc, empty where the PTX has none
+    int source_line = 0;
+};
+
+// "kernel saxpy, saxpy.cu line 7 (PTX line 31)"
+[[nodiscard]] std::string describe(const Where& where);
+
+class PtxError : public std::runtime_error {
+  public:
+    PtxError(const std::string& text, Where where) : std::runtime_error(text), where(std::move(where)) {}
+    Where where;
+};
+class PtxSyntaxError : public PtxError {  // the text is not PTX
+    using PtxError::PtxError;
+};
+class PtxInvalid : public PtxError {  // it is PTX, but breaks a rule of the instruction
+    using PtxError::PtxError;
+};
+class PtxUnsupported : public PtxError {  // it may be legal; this emulator does not run it
+    using PtxError::PtxError;
+};
+
+class RunError : public std::runtime_error {
+  public:
+    RunError(const std::string& text, Where where) : std::runtime_error(text), where(std::move(where)) {}
+    Where where;
+    std::uint32_t cta[3] = {0, 0, 0};
+    int warp = -1;
+    std::uint32_t lanes = 0;
+    std::uint64_t address = 0;
+    std::string object;  // the buffer, variable or barrier concerned
+};
+class KernelTrap : public RunError {  // the guest did something that no GPU would let pass
+    using RunError::RunError;
+};
+class Deadlock : public RunError {  // nothing can run any more
+    using RunError::RunError;
+};
+class Runaway : public RunError {  // the step budget is used up
+    using RunError::RunError;
+};
+class LaunchInvalid : public std::invalid_argument {  // the caller's launch arguments
+    using std::invalid_argument::invalid_argument;
+};
+class Interrupted : public std::exception {};  // Ctrl-C
+
+}  // namespace emu

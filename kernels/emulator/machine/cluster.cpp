@@ -1,0 +1,145 @@
+// CTAs and clusters: barriers, and taking turns. Every warp gets a turn before any gets its second (fair);
+// with a seed, the order of a round and the length of a turn are random, and reproducible.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "machine/machine.hpp"
+
+namespace emu {
+namespace {
+
+constexpr std::uint32_t kTurn = 128;  // instructions of a turn without a seed
+
+}  // namespace
+
+Cta::Cta(Cluster& cluster, std::array<std::uint32_t, 3> id, std::uint32_t rank)
+    : id(id), rank(rank), cluster_(cluster) {
+    const Kernel& kernel = cluster.grid().kernel;
+    const Launch& launch = cluster.grid().launch;
+    const std::uint32_t align = kernel.dynamic_shared_align;
+    shared_bytes_ = (kernel.static_shared_bytes + align - 1) / align * align + launch.smem_bytes;
+    storage_ = std::make_unique<std::byte[]>(shared_bytes_ + 1024);
+    shared_ = storage_.get() + (1024 - reinterpret_cast<std::uintptr_t>(storage_.get()) % 1024);
+    std::memset(shared_, 0xff,
+                shared_bytes_);  // NaN in every float format: nobody may count on fresh shared memory
+    const std::uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
+    for (std::uint32_t first = 0; first < threads; first += 32) {
+        const std::uint32_t count = std::min(threads - first, 32u);
+        const std::uint32_t lanes = count == 32 ? ~0u : (1u << count) - 1;
+        warps.push_back(std::make_unique<Warp>(*this, kernel, static_cast<int>(first / 32), lanes));
+    }
+}
+
+std::uint32_t Cta::live_threads() const {
+    std::uint32_t count = 0;
+    for (const auto& warp : warps)
+        count += static_cast<std::uint32_t>(std::popcount(warp->alive()));
+    return count;
+}
+
+void Cta::finish_if_complete(NamedBarrier& b) {
+    const std::uint32_t needed = b.expected != 0 ? b.expected : live_threads();
+    if (b.arrived == 0 || b.arrived < needed) return;
+    b.result_any = b.any, b.result_all = b.all, b.result_votes = b.votes;
+    b.any = false, b.all = true, b.votes = 0;
+    b.arrived = b.expected = 0;
+    ++b.generation;
+}
+
+void Cta::arrive(std::uint32_t number, std::uint32_t threads) {
+    barriers[number].arrived += threads;
+    finish_if_complete(barriers[number]);
+}
+
+void Cta::thread_exited() {
+    for (NamedBarrier& b : barriers)
+        if (b.expected == 0) finish_if_complete(b);
+    cluster_.thread_exited();
+}
+
+std::string Cta::object_at(std::uint32_t offset) const {
+    for (const SharedObject& o : cluster_.grid().kernel.shared_objects)
+        if (offset >= o.offset && offset < o.offset + o.size) return o.name;
+    return "dynamic shared memory";
+}
+
+Cluster::Cluster(Grid& grid, std::uint32_t number)
+    : number(number),
+      grid_(grid),
+      random_(grid.launch.options.seed * 0x9e3779b97f4a7c15ull + number),
+      queue_(grid.launch.options.policy, grid.launch.options.seed + number * 977u + 1) {
+    const auto& size = grid.launch.cluster;
+    const auto count = grid.clusters();
+    const std::array<std::uint32_t, 3> at{number % count[0], number / count[0] % count[1],
+                                          number / (count[0] * count[1])};
+    for (std::uint32_t rank = 0; rank < size[0] * size[1] * size[2]; ++rank) {
+        const std::array<std::uint32_t, 3> id{at[0] * size[0] + rank % size[0],
+                                              at[1] * size[1] + rank / size[0] % size[1],
+                                              at[2] * size[2] + rank / (size[0] * size[1])};
+        ctas_.push_back(nullptr);
+        // Warps read the cluster's size for %cluster_nctarank, so all places must exist before the first CTA.
+        ids_.push_back(id);
+    }
+    for (std::uint32_t rank = 0; rank < ctas_.size(); ++rank)
+        ctas_[rank] = std::make_unique<Cta>(*this, ids_[rank], rank);
+    for (const auto& cta : ctas_)
+        for (const auto& warp : cta->warps)
+            running_.push_back(warp.get());
+}
+
+std::uint32_t Cluster::live_threads() const {
+    std::uint32_t count = 0;
+    for (const auto& cta : ctas_)
+        count += cta->live_threads();
+    return count;
+}
+
+void Cluster::cluster_arrive(std::uint32_t threads) {
+    cluster_arrived += threads;
+    if (cluster_arrived > 0 && cluster_arrived >= live_threads()) cluster_arrived = 0, ++cluster_generation;
+}
+
+void Cluster::thread_exited() {
+    cluster_arrive(0);
+}
+
+void Cluster::collect(Warp& warp) {
+    grid_.spend(warp.instructions, warp);
+    statistics.instructions += warp.instructions;
+    statistics.lane_instructions += warp.lane_instructions;
+    warp.elapsed += warp.instructions;
+    warp.instructions = warp.lane_instructions = 0;
+}
+
+bool Cluster::run(std::uint32_t turns) {
+    const bool shuffled = grid_.launch.options.seed != 0;
+    for (std::uint32_t turn = 0; turn < turns && !running_.empty(); ++turn) {
+        if (next_ >= running_.size()) {
+            next_ = 0;
+            if (shuffled)
+                for (std::size_t i = running_.size(); i > 1; --i)
+                    std::swap(running_[i - 1], running_[random_.below(static_cast<std::uint32_t>(i))]);
+        }
+        Warp& warp = *running_[next_];
+        const std::uint32_t quantum = shuffled ? 1 + random_.below(200) : kTurn;
+        const Warp::State state = warp.run(quantum);
+        collect(warp);
+        queue_.tick();
+        if (state == Warp::State::finished)
+            running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(next_));
+        else
+            ++next_;
+        idle_ = state == Warp::State::blocked ? idle_ + 1 : 0;
+        if (idle_ > running_.size()) {
+            if (!queue_.force_one()) throw deadlock_report(*this);
+            idle_ = 0;
+        }
+    }
+    if (!running_.empty()) return false;
+    while (queue_.force_one()) {  // what is still in flight lands before the grid ends
+    }
+    return true;
+}
+
+}  // namespace emu

@@ -1,0 +1,98 @@
+// One launch. Clusters start one after the other; when the ones in flight do not finish within a good while
+// (they may wait for each other through global memory), another one starts beside them.
+#include <cstring>
+#include <exception>
+#include <list>
+#include <thread>
+
+#include "machine/machine.hpp"
+
+namespace emu {
+namespace {
+
+constexpr std::uint32_t kTurnsBeforeCompany =
+    4096;  // turns of a cluster before the next one starts beside it
+constexpr std::size_t kMostInFlight = 132;
+
+}  // namespace
+
+Grid::Grid(const Kernel& kernel, const Launch& launch, GlobalMemory memory)
+    : kernel(kernel), launch(launch), memory(std::move(memory)) {
+    param_storage_.resize(launch.params.size() + 256);
+    params = param_storage_.data() + (128 - reinterpret_cast<std::uintptr_t>(param_storage_.data()) % 128);
+    std::memcpy(params, launch.params.data(), launch.params.size());
+}
+
+std::array<std::uint32_t, 3> Grid::clusters() const {
+    return {launch.grid[0] / launch.cluster[0], launch.grid[1] / launch.cluster[1],
+            launch.grid[2] / launch.cluster[2]};
+}
+
+void Grid::print(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (statistics_.output.size() < (1u << 20))
+        statistics_.output += text;  // as on a GPU, the buffer is finite
+}
+
+void Grid::spend(std::uint64_t instructions, const Warp& warp) {
+    if (stop_) throw Interrupted();
+    const std::uint64_t budget = launch.options.step_budget;
+    if (spent_.fetch_add(instructions, std::memory_order_relaxed) + instructions <= budget || budget == 0)
+        return;
+    const Instruction& from = kernel.code[warp.loop_from];
+    const Instruction& to = kernel.code[warp.loop_to];
+    std::string text = "The kernel has used up its budget of " + std::to_string(budget) +
+                       " warp instructions: " + describe(warp.where(from));
+    if (warp.loop_from != warp.loop_to || warp.loop_from != 0)
+        text += ".\nIts warp " + std::to_string(warp.number()) + " last went round the loop from PTX line " +
+                std::to_string(to.ptx_line) + " to line " + std::to_string(from.ptx_line);
+    Runaway error(text, warp.where(from));
+    for (std::size_t i = 0; i < 3; ++i)
+        error.cta[i] = warp.cta().id[i];
+    error.warp = warp.number();
+    throw error;
+}
+
+void Grid::work(std::atomic<std::uint32_t>& next, std::exception_ptr& error) try {
+    const auto count = clusters();
+    const std::uint32_t total = count[0] * count[1] * count[2];
+    std::list<std::unique_ptr<Cluster>> flying;
+    bool more = true;
+    while (more || !flying.empty()) {
+        if (more && flying.size() < kMostInFlight) {
+            const std::uint32_t number = next.fetch_add(1);
+            more = number < total;
+            if (more) flying.push_back(std::make_unique<Cluster>(*this, number));
+        }
+        for (auto cluster = flying.begin(); cluster != flying.end();) {
+            if (!(*cluster)->run(kTurnsBeforeCompany)) {
+                ++cluster;
+                continue;
+            }
+            const std::lock_guard lock(mutex_);
+            statistics_.instructions += (*cluster)->statistics.instructions;
+            statistics_.lane_instructions += (*cluster)->statistics.lane_instructions;
+            ++statistics_.clusters;
+            cluster = flying.erase(cluster);
+        }
+    }
+} catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (error == nullptr) error = std::current_exception();
+    stop_ = true;
+}
+
+Statistics Grid::run() {
+    std::atomic<std::uint32_t> next = 0;
+    std::exception_ptr error;
+    std::vector<std::thread> helpers;
+    for (unsigned t = 1; t < launch.options.threads; ++t)
+        helpers.emplace_back([&] { work(next, error); });
+    work(next, error);
+    for (std::thread& helper : helpers)
+        helper.join();
+    if (error) std::rethrow_exception(error);
+    return statistics_;
+}
+
+}  // namespace emu

@@ -1,0 +1,254 @@
+// The machine, inside out: Warp (32 lanes, registers as arrays), Cta (shared memory, named barriers), Cluster
+// (CTAs that see each other's shared memory, the async queue), Grid (all clusters of one launch).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ir/errors.hpp"
+#include "ir/instruction.hpp"
+#include "machine/memory.hpp"
+#include "units/async_queue.hpp"
+
+namespace emu {
+
+class Cta;
+class Cluster;
+class Grid;
+
+// Why a split stands still.
+struct Wait {
+    enum class Kind : std::uint8_t { none, warp_sync, barrier, mbarrier, cluster, copies } kind = Kind::none;
+    std::uint32_t number = 0;  // members of a warp-level sync; barrier number; shared address of an mbarrier
+    std::uint64_t value = 0;   // barrier generation, parity, or how many groups may stay open
+    bool reads_only = false;   // bulk groups: sources read is enough
+    bool bulk = false;         // copies: bulk groups, not cp.async groups
+};
+
+// Lanes of a warp that run together. Splits of a warp are disjoint; together they are the lanes still alive.
+struct Split {
+    std::uint32_t pc = 0, mask = 0;
+    Wait wait = {};
+    bool resumed = false;  // the wait is over: the handler finishes its second half
+    std::uint32_t spins = 0;
+};
+
+// Asynchronous copies of one thread, in groups. The last group is open.
+struct CopyGroup {
+    std::vector<Done> reads, writes;
+};
+struct ThreadCopies {
+    std::vector<CopyGroup> committed;
+    CopyGroup open;
+};
+
+class Warp {
+  public:
+    Warp(Cta& cta, const Kernel& kernel, int number, std::uint32_t lanes);
+
+    enum class State : std::uint8_t { progressed, blocked, finished };
+    State run(std::uint32_t quantum);
+
+    // Registers. S is the stored form: uint32_t for up to 32 bits, uint64_t for 64, unsigned __int128 for
+    // 128.
+    template <class S>
+    [[nodiscard]] const S* in(const Operand& o) const {
+        return reinterpret_cast<const S*>(bank_[o.bank] + o.offset);
+    }
+    template <class S>
+    [[nodiscard]] S* out(const Operand& o) {
+        return reinterpret_cast<S*>(registers_ + o.offset);
+    }
+    [[nodiscard]] std::uint64_t value(const Operand& o,
+                                      int lane) const;  // zero-extended, of a register up to 64 bits
+    [[nodiscard]] std::uint32_t pred(const Operand& o) const {
+        return o.negated ? ~predicates_[o.offset] : predicates_[o.offset];
+    }
+    void set_pred(const Operand& o, std::uint32_t bits, std::uint32_t mask) {
+        predicates_[o.offset] = (predicates_[o.offset] & ~mask) | (bits & mask);
+    }
+
+    // Control.
+    [[nodiscard]] Split& split() { return splits_[current_]; }
+    [[nodiscard]] const std::vector<Split>& splits() const { return splits_; }
+    [[nodiscard]] std::uint32_t alive() const { return alive_; }
+    Step branch(std::uint32_t target, std::uint32_t mask);
+    Step branch_table(const std::vector<std::uint32_t>& table, const std::uint32_t* index,
+                      std::uint32_t mask);
+    Step exit(std::uint32_t mask);
+    Step park(Wait wait) { return split().wait = wait, Step::park; }
+    // True when every live lane of `members` is in `mask`; otherwise parks until the others arrive (then
+    // returns true).
+    bool gather(const Instruction& ins, std::uint32_t mask, std::uint32_t members);
+
+    // Memory. Checks bounds, alignment and write permission; throws KernelTrap.
+    enum class Access : std::uint8_t { read, write, both };
+    [[nodiscard]] std::byte* resolve(const Instruction& ins, int lane, Space space, std::uint64_t address,
+                                     std::uint32_t bytes, Access access);
+    [[nodiscard]] std::uint64_t address(const Operand& o, int lane) const;
+    [[noreturn]] void trap(const Instruction& ins, std::uint32_t lanes, const std::string& text,
+                           std::uint64_t address = 0, const std::string& object = {}) const;
+    [[nodiscard]] Where where(const Instruction& ins) const;
+    [[nodiscard]] std::string text(const Instruction& ins) const;
+    [[nodiscard]] ThreadCopies& copies(int lane, bool bulk);
+
+    [[nodiscard]] Cta& cta() const { return cta_; }
+    [[nodiscard]] const Kernel& kernel() const { return kernel_; }
+    [[nodiscard]] int number() const { return number_; }
+    [[nodiscard]] std::array<std::uint32_t, 3> thread(int lane) const;
+    [[nodiscard]] std::byte* local() { return local_.get(); }
+    std::uint64_t cluster_phase =
+        ~std::uint64_t{0};    // generation of the cluster barrier this warp has arrived at
+    std::uint32_t carry = 0;  // condition code of the add.cc family, one bit a lane
+    std::uint64_t instructions = 0, lane_instructions = 0;  // since the last turn
+    std::uint64_t elapsed = 0;                              // instructions of earlier turns
+    std::uint32_t loop_from = 0, loop_to = 0;               // last branch backwards, for the runaway report
+    [[nodiscard]] bool ready(const Split& split) const;     // the split's wait, if any, is over
+
+  private:
+    bool pick();
+    void merge();
+    std::uint32_t run_split(std::uint32_t quantum);
+    void fill_constants();
+
+    Cta& cta_;
+    const Kernel& kernel_;
+    int number_;
+    std::uint32_t lanes_, alive_;
+    std::vector<Split> splits_;
+    std::size_t current_ = 0;
+    std::unique_ptr<std::byte[]> storage_, local_;
+    std::byte* registers_ = nullptr;
+    const std::byte* bank_[2] = {nullptr, nullptr};
+    std::vector<std::uint32_t> predicates_;
+    std::unique_ptr<std::array<ThreadCopies, 32>> copies_[2];
+};
+
+// A named barrier: bar.sync 0 … 15.
+struct NamedBarrier {
+    std::uint32_t arrived = 0, expected = 0;  // threads; expected 0 = all that live
+    std::uint64_t generation = 0;
+    bool any = false, all = true;  // of bar.red
+    std::uint32_t votes = 0;
+    bool result_any = false, result_all = false;
+    std::uint32_t result_votes = 0;
+};
+
+// What is known of an mbarrier besides its 64 bits: for reports.
+struct MbarrierInfo {
+    std::int32_t init_line = 0;
+    std::uint32_t completed = 0;
+};
+
+class Cta {
+  public:
+    Cta(Cluster& cluster, std::array<std::uint32_t, 3> id, std::uint32_t rank);
+
+    [[nodiscard]] Cluster& cluster() const { return cluster_; }
+    [[nodiscard]] std::byte* shared() { return shared_; }
+    [[nodiscard]] std::uint32_t shared_bytes() const { return shared_bytes_; }
+    [[nodiscard]] std::uint32_t live_threads() const;
+    // Counts `threads` at a barrier; completes it when all are there.
+    void arrive(std::uint32_t number, std::uint32_t threads);
+    void thread_exited();
+    [[nodiscard]] std::string object_at(std::uint32_t offset) const;
+
+    const std::array<std::uint32_t, 3> id;
+    const std::uint32_t rank;
+    std::vector<std::unique_ptr<Warp>> warps;
+    std::array<NamedBarrier, 16> barriers;
+    std::map<std::uint32_t, MbarrierInfo> mbarriers;  // by offset
+    std::array<const Range*, 16> hints{};             // last global range by instruction
+
+  private:
+    void finish_if_complete(NamedBarrier& b);
+    Cluster& cluster_;
+    std::unique_ptr<std::byte[]> storage_;
+    std::byte* shared_ = nullptr;
+    std::uint32_t shared_bytes_;
+};
+
+struct Statistics {
+    std::uint64_t instructions = 0, lane_instructions = 0, clusters = 0;
+    std::string output;  // of printf
+};
+
+class Cluster {
+  public:
+    Cluster(Grid& grid, std::uint32_t number);
+    // Runs until finished or about `turns` turns of warps; true when finished. Throws RunError.
+    bool run(std::uint32_t turns);
+
+    [[nodiscard]] Grid& grid() const { return grid_; }
+    [[nodiscard]] Cta* cta(std::uint32_t rank) { return rank < ctas_.size() ? ctas_[rank].get() : nullptr; }
+    [[nodiscard]] const std::vector<std::unique_ptr<Cta>>& ctas() const { return ctas_; }
+    [[nodiscard]] AsyncQueue& queue() { return queue_; }
+    // Cluster barrier: generation counts completed phases.
+    void cluster_arrive(std::uint32_t threads);
+    void thread_exited();
+    std::uint64_t cluster_generation = 0;
+    std::uint32_t cluster_arrived = 0;
+    const std::uint32_t number;
+    Statistics statistics;
+
+  private:
+    [[nodiscard]] std::uint32_t live_threads() const;
+    void collect(Warp& warp);
+
+    Grid& grid_;
+    Random random_;
+    AsyncQueue queue_;
+    std::vector<std::unique_ptr<Cta>> ctas_;
+    std::vector<std::array<std::uint32_t, 3>> ids_;
+    std::vector<Warp*> running_;
+    std::size_t next_ = 0;
+    std::uint32_t idle_ = 0;  // turns since anything moved
+};
+
+struct Options {
+    std::uint64_t seed = 0;
+    Policy policy = Policy::eager;
+    std::uint64_t step_budget = 0;  // warp instructions; 0 = no limit
+    unsigned threads = 1;
+};
+struct Launch {
+    std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1}, cluster{1, 1, 1};
+    std::uint32_t smem_bytes = 0;
+    std::vector<std::byte> params;
+    Options options;
+};
+class Grid {
+  public:
+    Grid(const Kernel& kernel, const Launch& launch, GlobalMemory memory);
+    Statistics run();  // throws RunError; Interrupted after stop()
+    void stop() { stop_ = true; }
+
+    const Kernel& kernel;
+    const Launch& launch;
+    GlobalMemory memory;
+    std::byte* params = nullptr;  // 128-aligned copy
+    std::mutex wide_atomics;      // serialises 128-bit atomics
+    void print(const std::string& text);
+    void spend(std::uint64_t instructions, const Warp& warp);  // throws Runaway, Interrupted
+    [[nodiscard]] std::array<std::uint32_t, 3> clusters() const;
+
+  private:
+    void work(std::atomic<std::uint32_t>& next, std::exception_ptr& error);
+
+    std::vector<std::byte> param_storage_;
+    std::atomic<bool> stop_ = false;
+    std::atomic<std::uint64_t> spent_ = 0;
+    std::mutex mutex_;
+    Statistics statistics_;
+};
+
+// check/deadlock.cpp: the report when nothing in the cluster can run.
+[[nodiscard]] Deadlock deadlock_report(Cluster& cluster);
+
+}  // namespace emu

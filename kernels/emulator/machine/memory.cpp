@@ -1,0 +1,64 @@
+#include "machine/memory.hpp"
+
+#include <algorithm>
+
+#include "ir/errors.hpp"
+
+namespace emu {
+
+void GlobalMemory::add(Range range) {
+    if (range.size == 0) return;
+    if (range.begin == 0 || ((range.begin | (range.begin + range.size)) & kWindowMask) != 0)
+        throw LaunchInvalid("buffers: '" + range.name + "' does not lie in host memory");
+    ranges_.push_back(std::move(range));
+}
+
+void GlobalMemory::seal() {
+    std::ranges::sort(ranges_, [](const Range& a, const Range& b) {
+        return a.begin != b.begin ? a.begin < b.begin : a.size > b.size;
+    });
+    std::vector<Range> kept;
+    for (Range& r : ranges_) {
+        if (!kept.empty() && r.begin < kept.back().begin + kept.back().size) {
+            // The same memory twice (one tensor as two arguments, or a view inside another): the outer range
+            // stands.
+            if (r.begin + r.size > kept.back().begin + kept.back().size)
+                throw LaunchInvalid("buffers: '" + kept.back().name + "' and '" + r.name +
+                                    "' overlap in part");
+            kept.back().writable |= r.writable;
+            continue;
+        }
+        kept.push_back(std::move(r));
+    }
+    ranges_ = std::move(kept);
+}
+
+const Range* GlobalMemory::find(std::uint64_t address, std::uint64_t bytes) const {
+    auto after = std::ranges::upper_bound(ranges_, address, {}, &Range::begin);
+    if (after == ranges_.begin()) return nullptr;
+    const Range& r = *--after;
+    return r.holds(address, bytes) ? &r : nullptr;
+}
+
+std::string GlobalMemory::locate(std::uint64_t address, std::string& object) const {
+    const Range* nearest = nullptr;
+    std::uint64_t distance = 1u << 20;
+    bool before = false;
+    for (const Range& r : ranges_) {
+        const std::uint64_t end = r.begin + r.size;
+        const std::uint64_t past = address >= r.begin ? (address < end ? 0 : address - end) : ~0ull;
+        const std::uint64_t ahead = address < r.begin ? r.begin - address : ~0ull;
+        if (std::min(past, ahead) < distance)
+            nearest = &r, distance = std::min(past, ahead), before = ahead < past;
+    }
+    if (nearest == nullptr) return address < 4096 ? "a null pointer" : "in no buffer of this launch";
+    object = nearest->name;
+    if (before) return std::to_string(distance) + " bytes before the start of '" + object + "'";
+    if (address < nearest->begin + nearest->size)
+        return "at byte " + std::to_string(address - nearest->begin) + " of '" + object + "', which has " +
+               std::to_string(nearest->size) + " bytes";
+    return (distance == 0 ? std::string("just") : std::to_string(distance) + " bytes") +
+           " past the end of '" + object + "', which has " + std::to_string(nearest->size) + " bytes";
+}
+
+}  // namespace emu

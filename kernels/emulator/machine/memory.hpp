@@ -1,0 +1,41 @@
+// Address spaces. Global addresses are host addresses inside registered ranges; the other spaces are reached
+// from generic addresses through windows that no host pointer can lie in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace emu {
+
+constexpr std::uint64_t kWindowMask = 0xff00000000000000ull;
+constexpr std::uint64_t kSharedWindow = 0x0100000000000000ull;  // + rank << 24 | offset
+constexpr std::uint64_t kLocalWindow = 0x0200000000000000ull;   // + offset in the thread's own memory
+constexpr std::uint64_t kParamWindow = 0x0300000000000000ull;   // + offset in the parameter buffer
+constexpr std::uint32_t kRankShift = 24, kOffsetMask = 0x00ffffff;
+constexpr std::uint32_t kMaxSharedBytes = 232448;  // 227 KiB, the most a CTA of sm_90 may have
+
+struct Range {
+    std::uint64_t begin = 0, size = 0;
+    std::string name;
+    bool writable = false;
+
+    [[nodiscard]] bool holds(std::uint64_t address, std::uint64_t bytes) const {
+        return address - begin < size && bytes <= size - (address - begin);
+    }
+};
+
+// The registered ranges, sorted, disjoint.
+class GlobalMemory {
+  public:
+    void add(Range range);  // throws LaunchInvalid where it is empty or wraps
+    void seal();            // throws LaunchInvalid where two ranges overlap in part; call once, before find
+    [[nodiscard]] const Range* find(std::uint64_t address, std::uint64_t bytes) const;
+    // "8 bytes past the end of 'x'", or "in no buffer of this launch".
+    [[nodiscard]] std::string locate(std::uint64_t address, std::string& object) const;
+
+  private:
+    std::vector<Range> ranges_;
+};
+
+}  // namespace emu

@@ -1,0 +1,277 @@
+// Names to numbers: one entry function, with the device functions it calls inlined, becomes a flat list of
+// instructions.
+#include "ptx/lower.hpp"
+
+#include <algorithm>
+
+#include "ir/errors.hpp"
+#include "machine/special.hpp"
+#include "ptx/program.hpp"
+
+namespace emu {
+
+using ast::Statement;
+
+Lowering::Lowering(const ast::Module& module, const ast::Function& entry,
+                   const std::vector<GlobalObject>& globals)
+    : module_(module), globals_(globals), entry_(entry) {
+    kernel_.name = std::string(entry.name);
+}
+
+Kernel Lowering::run() {
+    for (const auto& [number, name] : module_.files) {
+        if (static_cast<std::size_t>(number) >= kernel_.files.size())
+            kernel_.files.resize(static_cast<std::size_t>(std::clamp(number, 0, 100000)) + 1);
+        if (number >= 0 && number < 100000) kernel_.files[static_cast<std::size_t>(number)] = name;
+    }
+    directives();
+    parameters();
+    function(entry_, nullptr, {});
+    emit_return();
+    finish();
+    return std::move(kernel_);
+}
+
+Where Lowering::where(int line) const {
+    return {std::string(entry_.name), line, {}, 0};
+}
+
+Where Lowering::where(const Statement& s) const {
+    Where w = where(s.line);
+    if (s.loc.line > 0 && s.loc.file > 0 && static_cast<std::size_t>(s.loc.file) < kernel_.files.size()) {
+        w.source_file = kernel_.files[static_cast<std::size_t>(s.loc.file)];
+        w.source_line = s.loc.line;
+    }
+    return w;
+}
+
+void Lowering::invalid(const std::string& text, const Where& at) const {
+    throw PtxInvalid(text + ": " + describe(at), at);
+}
+void Lowering::unsupported(const std::string& text, const Where& at) const {
+    throw PtxUnsupported(text + ": " + describe(at), at);
+}
+
+void Lowering::directives() {
+    for (const auto& [name, value] : entry_.directives) {
+        if (name == "maxntid")
+            kernel_.maxntid = value;
+        else if (name == "reqntid")
+            kernel_.reqntid = value;
+        else if (name == "reqnctapercluster")
+            kernel_.reqnctapercluster = value;
+        else if (name == "minnctapersm")
+            kernel_.minnctapersm = value[0];
+        else if (name == "maxclusterrank")
+            kernel_.maxclusterrank = value[0];
+        else if (name != "maxnreg" && name != "maxnctapersm" && name != "noreturn" &&
+                 name != "explicitcluster")
+            unsupported("The directive '." + std::string(name) + "' is not supported", where(entry_.line));
+    }
+}
+
+void Lowering::parameters() {
+    std::uint32_t at = 0;
+    for (const ast::Variable& v : entry_.params) {
+        const std::uint32_t align = v.alignment();
+        if (v.bytes() > 32768 || align > 128)
+            invalid("Parameter '" + std::string(v.name) + "' is too large", where(v.line));
+        at = (at + align - 1) / align * align;
+        kernel_.params.push_back(
+            {std::string(v.name), at, static_cast<std::uint32_t>(v.bytes()), align, v.type, v.array});
+        at += static_cast<std::uint32_t>(v.bytes());
+        if (at > 32768) invalid("The parameters are larger than 32768 bytes", where(v.line));
+    }
+    kernel_.param_bytes = at;
+}
+
+// ---- scopes
+// ----------------------------------------------------------------------------------------------------------
+
+std::uint32_t Lowering::shared_offset(std::string_view name, const ast::Variable& v) {
+    const auto known = shared_.find(name);
+    if (known != shared_.end()) return known->second;
+    const std::uint32_t align = v.alignment();
+    const std::uint32_t offset = (kernel_.static_shared_bytes + align - 1) / align * align;
+    if (v.bytes() > (1u << 24) || offset + v.bytes() > (1u << 24))
+        invalid("Shared variable '" + std::string(name) + "' does not fit", where(v.line));
+    kernel_.static_shared_bytes = offset + static_cast<std::uint32_t>(v.bytes());
+    kernel_.shared_objects.push_back({std::string(name), offset, static_cast<std::uint32_t>(v.bytes())});
+    shared_.emplace(name, offset);
+    return offset;
+}
+
+std::uint32_t Lowering::local_offset(const ast::Variable& v) {
+    const std::uint32_t align = std::max(v.alignment(), 1u);
+    kernel_.local_bytes = (kernel_.local_bytes + align - 1) / align * align;
+    const std::uint32_t offset = kernel_.local_bytes;
+    if (v.bytes() > (1u << 20) || offset + v.bytes() > (1u << 20))
+        unsupported("Local memory beyond 1 MiB a thread ('" + std::string(v.name) + "')", where(v.line));
+    kernel_.local_bytes += static_cast<std::uint32_t>(v.bytes());
+    return offset;
+}
+
+Symbol Lowering::variable(const ast::Variable& v) {
+    switch (v.space) {
+        case Space::shared:
+            if (v.is_extern || (v.array && v.count == 0)) {
+                kernel_.uses_dynamic_shared = true;
+                kernel_.dynamic_shared_align = std::max(kernel_.dynamic_shared_align, v.alignment());
+                return {Symbol::Kind::dynamic_shared, 0};
+            }
+            return {Symbol::Kind::shared, shared_offset(v.name, v)};
+        case Space::local:
+        case Space::param:
+            return {Symbol::Kind::local, local_offset(v)};
+        default:
+            unsupported("A variable in space ." + std::string(name_of(v.space)) + " inside a function",
+                        where(v.line));
+    }
+}
+
+void Lowering::open_scope(const ast::Function::Scope& declared, std::span<const Statement> body,
+                          std::size_t from) {
+    Names names;
+    for (const ast::Registers& r : declared.registers) {
+        const auto bits = static_cast<std::uint8_t>(std::max(bits_of(r.type), r.type == Type::pred ? 1 : 16));
+        const auto first = static_cast<std::uint32_t>(registers_.size());
+        const std::uint64_t count = std::max<std::uint64_t>(r.count, 1);
+        if (registers_.size() + count > (1u << 22))
+            unsupported("More than 4 million registers", where(entry_.line));
+        registers_.resize(registers_.size() + count, {bits});
+        names.registers[r.name] = {first, r.count};
+    }
+    for (const ast::Variable& v : declared.variables)
+        names.symbols[v.name] = variable(v);
+    // Labels of this scope, not of the scopes inside it.
+    int depth = 0;
+    for (std::size_t i = from; i < body.size() && depth >= 0; ++i) {
+        const Statement& s = body[i];
+        if (s.kind == Statement::Kind::open) ++depth;
+        if (s.kind == Statement::Kind::close) --depth;
+        if (depth != 0) continue;
+        if (s.kind == Statement::Kind::label) {
+            if (names.labels.contains(s.name))
+                invalid("The label '" + std::string(s.name) + "' stands twice in one scope", where(s));
+            names.labels[s.name] = new_label();
+        }
+        if (s.kind == Statement::Kind::table) names.tables[s.name] = &s;
+    }
+    scopes_.push_back(std::move(names));
+}
+
+std::optional<std::uint32_t> Lowering::find_register(std::string_view name) const {
+    for (std::size_t s = scopes_.size(); s-- > base_scope_;) {
+        const Names& scope = scopes_[s];
+        if (const auto found = scope.registers.find(name);
+            found != scope.registers.end() && found->second.second == 0)
+            return found->second.first;
+        std::size_t digits = name.size();
+        while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
+            --digits;
+        // %r12 may belong to %r<20>, %r1<5> …: try every split of the trailing digits.
+        for (std::size_t cut = digits; cut < name.size(); ++cut) {
+            const auto found = scope.registers.find(name.substr(0, cut));
+            if (found == scope.registers.end() || found->second.second == 0 || name.size() - cut > 8)
+                continue;
+            std::uint64_t number = 0;
+            for (const char c : name.substr(cut))
+                number = number * 10 + static_cast<std::uint64_t>(c - '0');
+            if (number < found->second.second)
+                return found->second.first + static_cast<std::uint32_t>(number);
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<Symbol> Lowering::find_symbol(std::string_view name) {
+    for (std::size_t s = scopes_.size(); s-- > base_scope_;)
+        if (const auto found = scopes_[s].symbols.find(name); found != scopes_[s].symbols.end())
+            return found->second;
+    for (std::size_t p = 0; p < entry_.params.size(); ++p)
+        if (entry_.params[p].name == name && call_depth_ == 0)
+            return Symbol{Symbol::Kind::param, kernel_.params[p].offset};
+    for (const GlobalObject& g : globals_)
+        if (g.name == name) return Symbol{Symbol::Kind::global, g.address};
+    for (const ast::Variable& v : module_.variables)
+        if (v.name == name && v.space == Space::shared) return variable(v);
+    return std::nullopt;
+}
+
+std::uint32_t Lowering::find_label(std::string_view name, const Statement& at) const {
+    for (std::size_t s = scopes_.size(); s-- > base_scope_;)
+        if (const auto found = scopes_[s].labels.find(name); found != scopes_[s].labels.end())
+            return found->second;
+    invalid("There is no label '" + std::string(name) + "' in reach", where(at));
+}
+
+// ---- functions
+// -------------------------------------------------------------------------------------------------------
+
+void Lowering::function(const ast::Function& f, const Statement* call, const Bindings& bindings) {
+    if (drafts_.size() > (1u << 22))
+        unsupported("More than 4 million instructions after inlining", where(f.line));
+    const std::size_t outer_base = base_scope_;
+    base_scope_ = scopes_.size();
+    const std::uint32_t outer_return = return_label_;
+    return_label_ = call != nullptr ? new_label() : kNoLabel;
+
+    std::size_t next_scope = 0;
+    open_scope(f.scopes[next_scope++], f.body, 0);
+    for (const auto& [name, symbol] : bindings)
+        scopes_.back().symbols[name] = symbol;
+    for (std::size_t i = 0; i < f.body.size(); ++i) {
+        const Statement& s = f.body[i];
+        switch (s.kind) {
+            case Statement::Kind::open:
+                open_scope(f.scopes[next_scope++], f.body, i + 1);
+                break;
+            case Statement::Kind::close:
+                scopes_.pop_back();
+                break;
+            case Statement::Kind::label:
+                labels_[scopes_.back().labels.at(s.name)] = here();
+                break;
+            case Statement::Kind::table:
+                break;
+            case Statement::Kind::instruction:
+                instruction(s);
+                break;
+        }
+    }
+    if (call != nullptr) labels_[return_label_] = here();
+    scopes_.resize(base_scope_);
+    base_scope_ = outer_base;
+    return_label_ = outer_return;
+}
+
+void Lowering::finish() {
+    const std::uint32_t align = kernel_.dynamic_shared_align;
+    const std::uint32_t dynamic = (kernel_.static_shared_bytes + align - 1) / align * align;
+    for (const std::size_t c : dynamic_constants_)
+        kernel_.warp_constants[c].number += dynamic;
+    number_registers(kernel_, drafts_, registers_, labels_, tables_);
+    kernel_.code.reserve(drafts_.size());
+    for (Draft& d : drafts_) {
+        Instruction ins = d.ins;
+        if (d.flow == Draft::Flow::branch) ins.target = labels_[ins.target];
+        auto ops = std::make_unique<Operand[]>(d.ops.size() + 1);
+        std::ranges::copy(d.ops, ops.get());
+        ins.op = ops.get();
+        ins.count = static_cast<std::uint16_t>(d.ops.size());
+        kernel_.operand_store.push_back(std::move(ops));
+        kernel_.code.push_back(ins);
+    }
+    for (const auto& table : tables_) {
+        kernel_.branch_tables.emplace_back();
+        for (const std::uint32_t label : table)
+            kernel_.branch_tables.back().push_back(labels_[label]);
+    }
+}
+
+Kernel lower(const ast::Module& module, const ast::Function& entry,
+             const std::vector<GlobalObject>& globals) {
+    return Lowering(module, entry, globals).run();
+}
+
+}  // namespace emu

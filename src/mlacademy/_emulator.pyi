@@ -1,0 +1,78 @@
+"""The PTX emulator (kernels/emulator). `mlacademy.gpu` is the friendly way in."""
+
+from typing import Any, TypedDict
+
+class Param(TypedDict):
+    name: str
+    offset: int
+    size: int
+    align: int
+    type: str  # a PTX type such as "u64", or "blob" for .b8 name[N]
+
+class Kernel(TypedDict):
+    name: str
+    params: list[Param]
+    param_bytes: int
+    maxntid: list[int]  # (0, 0, 0) where the PTX says nothing; the same for reqntid and reqnctapercluster
+    reqntid: list[int]
+    reqnctapercluster: list[int]
+    minnctapersm: int
+    maxclusterrank: int
+    static_shared_bytes: int
+    dynamic_shared_align: int
+    uses_dynamic_shared: bool
+    local_bytes: int
+    instructions: int
+    register_bytes: int  # of a warp, after numbering
+
+class Statistics(TypedDict):
+    instructions: int  # of warps
+    lane_instructions: int
+    clusters: int
+    output: str  # of printf
+
+class PtxError(ValueError):
+    kernel: str
+    ptx_line: int
+    source_file: str
+    source_line: int
+
+class PtxSyntaxError(PtxError): ...
+class PtxInvalid(PtxError): ...
+class PtxUnsupported(PtxError): ...
+
+class RunError(RuntimeError):
+    kernel: str
+    ptx_line: int
+    source_file: str
+    source_line: int
+    block: tuple[int, int, int]
+    warp: int
+    lanes: int
+    address: int
+    object_name: str
+
+class KernelTrap(RunError): ...
+class Deadlock(RunError): ...
+class Runaway(RunError): ...
+
+class Program:
+    def __init__(self, ptx: str) -> None: ...
+    @property
+    def kernels(self) -> list[Kernel]: ...
+    @property
+    def variables(self) -> list[tuple[str, int, int, bool]]:
+        """Module variables: name, address, bytes, writable."""
+
+def launch(
+    program: Program,
+    kernel: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    cluster: tuple[int, int, int],
+    smem_bytes: int,
+    params: bytes,
+    buffers: list[tuple[int, int, str, bool]],
+    options: dict[str, Any],
+) -> Statistics:
+    """Run a kernel. `buffers` are (address, bytes, name, writable); options: seed, order, step_budget, threads."""
