@@ -11,6 +11,7 @@ import datetime
 import json
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -182,6 +183,60 @@ def check_modules(device: Device) -> dict[str, Any]:
     return {"dynamic_smem_bytes": 4 * n, "sentences": sentences}
 
 
+COORDINATES = """
+#include "bulk.cuh"
+#include "fence.cuh"
+#include "tma.cuh"
+using namespace mla;
+extern "C" __global__ void box_at(const __grid_constant__ CUtensorMap map, int what, int c0, int c1) {
+    __shared__ alignas(128) float tile[8][32];
+    __shared__ Mbarrier full;
+    if (threadIdx.x != 0) return;
+    mbarrier_init(&full, 1);
+    fence_mbarrier_init();
+    if (what == 0) {
+        mbarrier_arrive_expect_tx(&full, sizeof(tile));
+        cp_async_bulk_tensor_2d_shared_global(tile, &map, c0, c1, &full);
+        mbarrier_wait_parity(&full, 0);
+    }
+    if (what == 1) cp_async_bulk_tensor_2d_global_shared(&map, c0, c1, tile);
+    if (what == 2) cp_reduce_async_bulk_tensor_2d_add(&map, c0, c1, tile);
+    cp_async_bulk_commit_group();
+    cp_async_bulk_wait_group<0>();
+}
+"""
+ACCESSES = ("load", "store", "reduce")
+
+
+def box_at(access: str, c0: int, c1: int) -> str:
+    """What the GPU says of a float32 box of 8 x 32 at (c0, c1) of a 20 x 64 tensor; an error ends the process's use."""
+    tensor_map = TensorMap.of(np.zeros((20, 64), np.float32), box=(8, 32))
+    try:
+        kernel = compile(COORDINATES, name="coordinates.cu")["box_at"]
+        Device("cuda").launch(kernel, LaunchPlan(1, 32), (tensor_map, ACCESSES.index(access), c0, c1))
+    except DeviceError as error:
+        return str(error)
+    return "done"
+
+
+def check_coordinates(device: Device) -> dict[str, str]:
+    """Boxes that reach over each edge of the tensor, each in a process of its own."""
+    places = ((0, 0), (40, 14), (64, 20), (-4, 0), (0, -3))
+    tries = [(access, *place) for access in ACCESSES for place in places]
+    running = {
+        one: subprocess.Popen(
+            [sys.executable, __file__, "--box-at", *map(str, one)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for one in tries
+    }
+    return {
+        f"{access} at c0={c0}, c1={c1}": running[access, c0, c1].communicate()[0].strip() for access, c0, c1 in tries
+    }
+
+
 def gpu_us(call: Callable[[], Any], batch: int = 5, runs: int = 15) -> float:
     """Microseconds of GPU time a call, the median over runs of ``batch`` calls; a call must outlast its launch."""
     call()
@@ -237,7 +292,11 @@ def measure(device: Device) -> dict[str, Any]:
 def main() -> int:
     parser = _table.parser(__doc__ or "", "gpu-layer")
     parser.add_argument("--commit", default=_table.commit(), help="for a copy of the tree without its repository")
+    parser.add_argument("--box-at", nargs=3, metavar=("ACCESS", "C0", "C1"), help="try one box and say what happened")
     options = parser.parse_args()
+    if options.box_at:
+        print(box_at(options.box_at[0], int(options.box_at[1]), int(options.box_at[2])))
+        return 0
     device = Device("cuda")
     report: dict[str, Any] = {
         "title": "GPU layer on a real GPU",
@@ -249,7 +308,15 @@ def main() -> int:
         "commit": options.commit,
     }
     failed = 0
-    for step in (check_samples, check_large_cluster, check_blob, check_dependent, check_modules, measure):
+    for step in (
+        check_samples,
+        check_large_cluster,
+        check_blob,
+        check_dependent,
+        check_modules,
+        check_coordinates,
+        measure,
+    ):
         _table.progress(step.__name__)
         try:
             report[step.__name__] = step(device)

@@ -1,5 +1,8 @@
 // TMA: copies of boxes of a tensor of one to five axes, described by a tensor map.
 //
+// WARNING: the coordinates of a store or a reduction must not be negative. A load takes them, and all take
+// coordinates beyond the end; on an H200 a store to a negative one ends the kernel as an illegal instruction.
+//
 // The map is a kernel parameter, `const __grid_constant__ CUtensorMap map`, made on the host. Coordinates are
 // elements and may lie outside the tensor: a load fills what is outside, a store leaves it out. c0 is the
 // innermost axis. The address in shared memory is a multiple of 128 bytes; with a swizzle, align it to the

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlacademy import gpu
-from mlacademy.gpu import Device, DeviceError, LaunchPlan, Module, TensorMap, cuda_device
+from mlacademy.gpu import Device, DeviceError, LaunchPlan, Module, TensorMap, cuda_device, staging
 from mlacademy.gpu import driver as driver_module
 
 PTX = """.version 9.0
@@ -71,7 +71,7 @@ class FakeDriver:
         ctypes.memmove(target, source, size)
         return ()
 
-    def _cuMemcpyDtoHAsync(self, target: int, source: int, size: int, stream: int) -> tuple[()]:
+    def _cuMemcpyDtoH(self, target: int, source: int, size: int) -> tuple[()]:
         ctypes.memmove(target, source, size)
         return ()
 
@@ -100,7 +100,7 @@ class FakeDriver:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     bindings = pytest.importorskip("cuda.bindings.driver", reason="NVIDIA's Python bindings are not installed")
     made = FakeDriver(bindings)
-    for module in (driver_module, cuda_device):
+    for module in (driver_module, cuda_device, staging):
         monkeypatch.setattr(module, "driver", lambda: made)
     return made
 
@@ -127,7 +127,7 @@ def test_host_arrays_are_copied_there_and_back_once(fake: FakeDriver) -> None:
     read_only.flags.writeable = False
     Device("cuda").launch(Module.from_ptx(PTX)["k"], LaunchPlan(1, 32), (read_only, memory[1000:1100], 5))
     assert memory.tolist() == [0] * 1000 + [1] * 4 + [0] * 3092
-    copied_back = [arguments[2] for name, arguments in fake.calls if name == "cuMemcpyDtoHAsync"]
+    copied_back = [arguments[2] for name, arguments in fake.calls if name == "cuMemcpyDtoH"]
     assert copied_back == [100]
     assert not fake.memory
     order = [name for name in fake.names() if name in ("cuLaunchKernelEx", "cuStreamSynchronize", "cuMemFree")]
@@ -191,6 +191,14 @@ def test_refusal_of_the_driver_is_a_sentence_and_leaves_nothing_behind(fake: Fak
         DeviceError, match=r"launching k failed: the GPU has too little free memory \(CUDA_ERROR_OUT_OF"
     ):
         device.launch(Module.from_ptx(PTX)["k"], LaunchPlan(1, 32), (np.zeros(4), np.zeros(4), 0))
+    assert not fake.memory
+
+
+def test_kernel_that_breaks_off_is_named_by_the_drivers_reason(fake: FakeDriver) -> None:
+    device, target = Device("cuda"), np.zeros(4)
+    fake.refuse = "cuStreamSynchronize"
+    with pytest.raises(DeviceError, match="running the kernel failed"):
+        device.launch(Module.from_ptx(PTX)["k"], LaunchPlan(1, 32), (np.zeros(4), target, 0))
     assert not fake.memory
 
 

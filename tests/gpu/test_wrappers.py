@@ -49,15 +49,25 @@ def test_neighbours_reach_into_each_others_shared_memory(device: Device, module:
     assert np.array_equal(out[:, 23:], untouched)
 
 
-@pytest.mark.parametrize(("c0", "c1"), [(0, 0), (8, 5), (-4, -3), (40, 14)])
-def test_boxes_are_filled_clipped_and_added(device: Device, module: Module, c0: int, c1: int) -> None:
+@pytest.mark.parametrize(("c0", "c1"), [(0, 0), (8, 5), (-4, -3), (-5, 18), (40, 14), (64, 0), (-32, 20)])
+def test_box_is_filled_with_zeros_outside_of_the_tensor(device: Device, module: Module, c0: int, c1: int) -> None:
+    tensor = np.random.default_rng(2).standard_normal((20, 64)).astype(np.float32)
+    out = poison(8, 32)
+    device.launch(module["load_box"], LaunchPlan(1, 32), (TensorMap.of(tensor, box=(8, 32)), out, c0, c1))
+    around = np.zeros((20 + 64, 64 + 128), np.float32)
+    around[32:52, 64:128] = tensor
+    assert np.array_equal(out, around[32 + c1 : 40 + c1, 64 + c0 : 96 + c0])
+
+
+@pytest.mark.parametrize(("c0", "c1"), [(0, 0), (8, 5), (40, 14), (64, 20)])
+def test_boxes_are_stored_clipped_and_added(device: Device, module: Module, c0: int, c1: int) -> None:
     rng = np.random.default_rng(2)
     tensor = rng.integers(-9, 9, (20, 64)).astype(np.float32)
     stored, sums = np.full_like(tensor, 77), np.full_like(tensor, 1000)
     maps = [TensorMap.of(one, box=(8, 32)) for one in (tensor, stored, sums)]
     device.launch(module["store_and_reduce"], LaunchPlan(1, 32), (*maps, c0, c1))
     expected_stored, expected_sums = np.full_like(tensor, 77), np.full_like(tensor, 1000)
-    box = np.s_[max(c1, 0) : c1 + 8, max(c0, 0) : c0 + 32]
+    box = np.s_[c1 : c1 + 8, c0 : c0 + 32]
     expected_stored[box] = tensor[box] + 1
     expected_sums[box] += 2 * (tensor[box] + 1)
     assert np.array_equal(stored, expected_stored)

@@ -93,6 +93,22 @@ extern "C" __global__ void neighbours(uint32_t* out) {
     cluster_sync();
 }
 
+// Block 32. Loads the box at (c0, c1); out [8, 32].
+extern "C" __global__ void load_box(const __grid_constant__ CUtensorMap in, float* out, int c0, int c1) {
+    __shared__ alignas(128) float tile[8][32];
+    __shared__ Mbarrier full;
+    if (threadIdx.x == 0) {
+        mbarrier_init(&full, 1);
+        fence_mbarrier_init();
+        mbarrier_arrive_expect_tx(&full, sizeof(tile));
+        cp_async_bulk_tensor_2d_shared_global(tile, &in, c0, c1, &full);
+    }
+    __syncthreads();
+    mbarrier_wait_parity(&full, 0);
+    for (int row = 0; row < 8; ++row)
+        out[row * 32 + threadIdx.x] = tile[row][threadIdx.x];
+}
+
 // Block 32. Loads the box at (c0, c1), adds one, stores it there and adds it twice to `sums`.
 extern "C" __global__ void store_and_reduce(const __grid_constant__ CUtensorMap in,
                                             const __grid_constant__ CUtensorMap stored,

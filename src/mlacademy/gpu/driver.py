@@ -17,6 +17,7 @@ _MEANINGS = {
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "the driver is older than the PTX: update it, or compile with an older NVRTC",
     "CUDA_ERROR_ILLEGAL_ADDRESS": "a kernel touched memory that belongs to nobody; run it on the emulator to see where",
     "CUDA_ERROR_MISALIGNED_ADDRESS": "a kernel used an address that is not a multiple of the access's size",
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": "an instruction got operands it does not take; the emulator says which",
     "CUDA_ERROR_LAUNCH_FAILED": "a kernel broke off; run it on the emulator to see where",
     "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "a block needs more registers or shared memory than an SM has",
     "CUDA_ERROR_INVALID_CLUSTER_SIZE": "clusters of this size do not fit on this GPU",

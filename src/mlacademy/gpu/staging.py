@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from mlacademy.gpu.driver import ask
+from mlacademy.gpu.driver import ask, driver
 from mlacademy.gpu.ranges import Range, merged
 from mlacademy.gpu.tensors import TensorView
 
@@ -40,7 +40,8 @@ class Staging:
 
     def _free(self) -> None:
         for _, allocation, _ in self._copies:
-            ask("cuMemFree", allocation, doing="freeing a copy on the GPU")
+            driver().cuMemFree(allocation)  # its answer repeats the error of a kernel that broke off
+        self._copies.clear()
 
     def address(self, view: TensorView) -> int:
         """Where the first element of ``view`` is on the GPU; 0 for a tensor without elements."""
@@ -54,10 +55,12 @@ class Staging:
     ) -> None:
         try:
             if self._copies and error is None:
-                for host, _, start in self._copies:
-                    if host.writable:
-                        size = host.stop - host.start
-                        ask("cuMemcpyDtoHAsync", host.start, start, size, self._stream, doing="copying from the GPU")
-                ask("cuStreamSynchronize", self._stream, doing="running the kernel")
+                self._copy_back()
         finally:
             self._free()
+
+    def _copy_back(self) -> None:
+        ask("cuStreamSynchronize", self._stream, doing="running the kernel")
+        for host, _, start in self._copies:
+            if host.writable:
+                ask("cuMemcpyDtoH", host.start, start, host.stop - host.start, doing="copying from the GPU")
