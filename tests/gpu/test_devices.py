@@ -68,6 +68,37 @@ def test_kernel_for_another_generation_is_refused(device: Device) -> None:
         device.launch(kernel, LaunchPlan(1, 32), (np.zeros(1, np.float32), np.zeros(1, np.float32), 1))
 
 
+@pytest.fixture
+def emulator(compiler: str) -> Device:
+    obstacle = Device.obstacles()["emulator"]
+    if obstacle:
+        pytest.skip(obstacle)
+    return Device("emulator")
+
+
+def test_emulator_counts_and_prints(emulator: Device, capsys: pytest.CaptureFixture[str]) -> None:
+    source = 'extern "C" __global__ void say(int x) { if (threadIdx.x == 1) printf("x is %d\\n", x); }'
+    report = emulator.launch(gpu.compile(source)["say"], LaunchPlan(1, 32), (7,))
+    assert report.output == capsys.readouterr().out == "x is 7\n"
+    assert report.statistics["instructions"] > 0
+    assert "say on the emulator\ngrid" in str(report)
+
+
+def test_emulator_names_the_array_that_is_read_beyond_its_end_or_must_not_be_written(emulator: Device) -> None:
+    kernel = gpu.compile(ADD)["add"]
+    x, y = np.zeros(32, np.float32), np.zeros(32, np.float32)
+    with pytest.raises(gpu.KernelTrap, match=r"\bx\b"):
+        emulator.launch(kernel, LaunchPlan(1, 64), (x, np.zeros(64, np.float32), 33))
+    y.flags.writeable = False
+    with pytest.raises(gpu.KernelTrap, match=r"\by\b"):
+        emulator.launch(kernel, LaunchPlan(1, 32), (x, y, 32))
+
+
+def test_name_that_is_no_error_of_the_emulator_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'mlacademy.gpu' has no attribute 'Deadlok'"):
+        gpu.Deadlok  # noqa: B018
+
+
 def test_unknown_device_is_refused() -> None:
     with pytest.raises(ValueError, match='device must be "emulator" or "cuda", got \'tpu\''):
         Device("tpu")

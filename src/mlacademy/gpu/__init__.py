@@ -7,6 +7,8 @@
 Importing this loads neither torch nor a compiler, and needs no driver.
 """
 
+from typing import Any
+
 from mlacademy.gpu.compiler import compile
 from mlacademy.gpu.device import Device, LaunchReport
 from mlacademy.gpu.disk_cache import DiskCache
@@ -33,3 +35,16 @@ __all__ = [
     "TensorMap",
     "compile",
 ]
+
+_EMULATOR_ERRORS = frozenset(
+    {"Deadlock", "KernelTrap", "PtxError", "PtxInvalid", "PtxSyntaxError", "PtxUnsupported", "RunError", "Runaway"}
+)
+
+
+def __getattr__(name: str) -> Any:
+    """The emulator's errors, such as ``gpu.Deadlock``, are found in its native module when they are first named."""
+    if name in _EMULATOR_ERRORS:
+        from mlacademy.gpu.emulator_device import native_module
+
+        return getattr(native_module(), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

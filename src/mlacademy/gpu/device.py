@@ -25,17 +25,18 @@ class LaunchReport:
         kernel: the kernel's readable name.
         plan: how it was launched.
         statistics: what the emulator counted (instructions and more); empty on a GPU.
+        output: what the kernel printed on the emulator, which is also printed; on a GPU it goes to the process's
+            standard output alone.
     """
 
     device: str
     kernel: str
     plan: LaunchPlan
-    statistics: Mapping[str, Any] = field(default_factory=dict)
+    statistics: Mapping[str, int] = field(default_factory=dict)
+    output: str = ""
 
     def __str__(self) -> str:
-        counted = "".join(
-            f"\n{name:<22} {value:,}" for name, value in self.statistics.items() if isinstance(value, int)
-        )
+        counted = "".join(f"\n{name.replace('_', ' '):<22} {value:,}" for name, value in self.statistics.items())
         return f"{self.kernel} on the {'GPU' if self.device == 'cuda' else self.device}\n{self.plan}{counted}"
 
 

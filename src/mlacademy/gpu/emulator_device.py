@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from mlacademy.gpu import map_record
 from mlacademy.gpu.device import Device, LaunchReport
 from mlacademy.gpu.kernel import Kernel
-from mlacademy.gpu.module import Module
 from mlacademy.gpu.packing import pack
 from mlacademy.gpu.plan import LaunchPlan
 from mlacademy.gpu.ranges import Range, Registry, merged
@@ -32,14 +32,13 @@ class EmulatorDevice(Device):
     def __init__(self, kind: str = "emulator", *, arch: str = "sm_90a", **options: Any) -> None:
         self.arch = arch
         self.options = options
-        self._core = _load()
-        self._programs: WeakKeyDictionary[Module, Any] = WeakKeyDictionary()
+        self._core = native_module()
         self._registry = Registry()
 
     @classmethod
     def obstacle(cls) -> str | None:
         try:
-            _load()
+            native_module()
         except RuntimeError as error:
             return str(error)
         return None
@@ -51,7 +50,7 @@ class EmulatorDevice(Device):
         params = pack(kernel, args, memory)
         ranges = merged([*memory.ranges, *self._registry.alive()])
         statistics = self._core.launch(
-            self._program(kernel.module),
+            _program(kernel.module.ptx),
             kernel.name,
             plan.grid,
             plan.block,
@@ -61,7 +60,9 @@ class EmulatorDevice(Device):
             [(one.start, one.stop - one.start, one.name, one.writable) for one in ranges],
             {**self.options, **options},
         )
-        return LaunchReport("emulator", kernel.demangled, plan, statistics)
+        output = statistics.pop("output", "")
+        sys.stdout.write(output)
+        return LaunchReport("emulator", kernel.demangled, plan, statistics, output)
 
     def address(self, tensor: Any, name: str = "") -> int:
         view = _on_host(view_of(tensor), name or "tensor")
@@ -75,10 +76,11 @@ class EmulatorDevice(Device):
     def synchronize(self) -> None:
         """Nothing is left to wait for: a launch returns when the kernel has ended."""
 
-    def _program(self, module: Module) -> Any:
-        if module not in self._programs:
-            self._programs[module] = self._core.Program(module.ptx)
-        return self._programs[module]
+
+@functools.lru_cache(maxsize=64)
+def _program(ptx: str) -> Any:
+    """The loaded program of PTX text; kept, because a notebook compiles the same kernel again and again."""
+    return native_module().Program(ptx)
 
 
 class _Memory:
@@ -102,7 +104,8 @@ def _on_host(view: TensorView, name: str) -> TensorView:
     return view
 
 
-def _load() -> ModuleType:
+def native_module() -> ModuleType:
+    """``mlacademy._emulator``; ``RuntimeError`` where it is not built."""
     try:
         return importlib.import_module("mlacademy._emulator")
     except ImportError as error:
