@@ -184,6 +184,11 @@ Step setp(Warp& w, const Instruction& i, u32 mask) {  // ops: p, q, a, b, c?
     if (!i.op[1].absent) w.set_pred(i.op[1], combine(i.target, ~t, c), mask);
     return Step::next;
 }
+Step setp_half(Warp& w, const Instruction& i, u32 mask) {  // ops: p, a, b, c?
+    const u32 t = function(i.aux)(w.in<std::byte>(i.op[1]), w.in<std::byte>(i.op[2]));
+    w.set_pred(i.op[0], combine(i.target, t, i.target != 0 ? w.pred(i.op[3]) : 0), mask);
+    return Step::next;
+}
 // Packed: p from the low halves, q from the high ones.
 template <bool Bf16>
 Step setp_pair(Warp& w, const Instruction& i, u32 mask) {
@@ -254,15 +259,18 @@ void select_setp(const Choice& c, Instruction& i) {
 }
 void select_setp_float(const Choice& c, Instruction& i) {
     i.target = combining(c);
-    const Type type = c.type(0);
-    if (pair(type)) {
-        if (i.op[1].absent) throw SelectError("a packed comparison needs two predicates p|q", true);
-        i.aux = pair_aux(c);
-        i.run = type == Type::f16x2 ? setp_pair<false> : setp_pair<true>;
-        return;
-    }
-    i.aux = reinterpret_cast<u64>(comparer(comparison(c), type, c.has(Mod::ftz)));
+    i.aux = reinterpret_cast<u64>(comparer(comparison(c), c.type(0), c.has(Mod::ftz)));
     i.run = setp;
+}
+void select_setp_half(const Choice& c, Instruction& i) {
+    select_setp_float(c, i);
+    i.run = setp_half;
+}
+void select_setp_pair(const Choice& c, Instruction& i) {
+    if (i.op[1].absent) throw SelectError("a packed comparison needs two predicates p|q", true);
+    i.target = combining(c);
+    i.aux = pair_aux(c);
+    i.run = c.type(0) == Type::f16x2 ? setp_pair<false> : setp_pair<true>;
 }
 void select_set(const Choice& c, Instruction& i) {
     i.target = combining(c);

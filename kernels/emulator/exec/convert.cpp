@@ -294,6 +294,10 @@ Step pack_ints(Warp& w, const Instruction& i, u32 mask) {
 void select_cvt_int(const Choice& c, Instruction& i) {
     const Type to = c.type(0), from = c.type(1);
     i.aux = static_cast<u64>(64 - bits_of(to)) | (is_signed(to) ? 0x100u : 0u);
+    // Saturation is legal only where it can happen.
+    const bool covers = is_signed(from) ? is_signed(to) && bits_of(to) >= bits_of(from)
+                                        : bits_of(to) - is_signed(to) >= bits_of(from);
+    if (c.has(Mod::sat) && covers) throw SelectError(".sat where every value fits", true);
     const bool source64 = i.op[1].bits == 64, dest64 = i.op[0].bits == 64;
     i.run = for_integer(from, [&]<class S>() -> Handler {
         if (c.has(Mod::sat)) return int_to_int_sat<S>;

@@ -14,9 +14,10 @@ from pathlib import Path
 
 KEYWORDS = {"and", "or", "xor", "not", "volatile", "const", "none"}
 TYPES = (
-    "pred b8 u8 s8 b16 u16 s16 b32 u32 s32 b64 u64 s64 b128 f16 bf16 f32 f64 f16x2 bf16x2 u16x2 s16x2 "
-    "tf32 e4m3x2 e5m2x2 u4 s4 u2 s2"
-).split()
+    *("pred", "b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "b64", "u64", "s64", "b128"),
+    *("f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "u16x2", "s16x2", "tf32", "e4m3x2", "e5m2x2"),
+    *("u4", "s4", "u2", "s2"),
+)
 OPERAND = re.compile(
     r"(?P<dest>=?)(?:(?P<count>V|\d+)\*)?(?P<type>[A-Za-z]\w*|\[\])(?P<wide>\+?)(?:\|(?P<second>\w+))?(?P<optional>\??)"
 )
