@@ -85,7 +85,7 @@ def check_samples(device: Device) -> dict[str, Any]:
         elements, largest, launches = 0, 0.0, 0
         for seed in range(20):
             for scale in (1, 3, 8):
-                _, outcome = samples.run(name, device, seed=seed, scale=scale)
+                _, outcome = samples.run(name, device, inputs=seed, scale=scale)
                 assert outcome.right, (name, seed, scale, outcome)
                 elements, largest, launches = elements + outcome.elements, max(largest, outcome.error), launches + 1
         case = samples.SAMPLES[name](99, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from mlacademy import gpu
 from mlacademy.gpu import Device, LaunchPlan, TensorMap, samples
 from mlacademy.gpu.device import runs_on
+from mlacademy.gpu.emulator_device import native_module
 from mlacademy.gpu.ranges import Range, Registry, merged
 from mlacademy.gpu.tensors import view_of
 
@@ -28,7 +30,7 @@ extern "C" __global__ void scale(Job job) { job.y[threadIdx.x] = job.scale * job
 @pytest.mark.parametrize("name", list(samples.SAMPLES))
 @pytest.mark.parametrize(("seed", "scale"), [(0, 1), (7, 1), (3, 2)])
 def test_sample_gives_the_independent_answer(device: Device, name: str, seed: int, scale: int) -> None:
-    report, outcome = samples.run(name, device, seed=seed, scale=scale)
+    report, outcome = samples.run(name, device, inputs=seed, scale=scale)
     assert outcome.right, outcome
     assert report.device == device.kind
 
@@ -76,6 +78,27 @@ def emulator(compiler: str) -> Device:
     return Device("emulator")
 
 
+@pytest.mark.parametrize("name", list(samples.SAMPLES))
+@pytest.mark.parametrize("options", [{"order": "lazy"}, {"order": "seeded", "seed": 1}, {"order": "seeded", "seed": 2}])
+def test_sample_is_right_in_whatever_order_copies_complete(
+    emulator: Device, name: str, options: dict[str, int]
+) -> None:
+    _, outcome = samples.run(name, emulator, inputs=5, **options)
+    assert outcome.right, outcome
+
+
+@pytest.mark.parametrize("source", ["bulk_copy.cu", "cluster_sum.cu", Path(__file__).with_name("wrappers_warp.cu")])
+def test_emulator_and_python_read_the_same_parameters(emulator: Device, source: str | Path) -> None:
+    module = gpu.compile(source)
+    for found in native_module().Program(module.ptx).kernels:
+        kernel = module[found["name"]]
+        assert [(one["offset"], one["size"], one["align"]) for one in found["params"]] == [
+            (param.offset, param.size, param.align) for param in kernel.params
+        ]
+        assert found["param_bytes"] == kernel.param_bytes
+        assert found["maxntid"][0] == (kernel.max_threads or 0)
+
+
 def test_emulator_counts_and_prints(emulator: Device, capsys: pytest.CaptureFixture[str]) -> None:
     source = 'extern "C" __global__ void say(int x) { if (threadIdx.x == 1) printf("x is %d\\n", x); }'
     report = emulator.launch(gpu.compile(source)["say"], LaunchPlan(1, 32), (7,))
@@ -95,7 +118,7 @@ def test_emulator_names_the_array_that_is_read_beyond_its_end_or_must_not_be_wri
 
 
 def test_name_that_is_no_error_of_the_emulator_is_no_attribute() -> None:
-    with pytest.raises(AttributeError, match="module 'mlacademy.gpu' has no attribute 'Deadlok'"):
+    with pytest.raises(AttributeError, match=r"module 'mlacademy\.gpu' has no attribute 'Deadlok'"):
         gpu.Deadlok  # noqa: B018
 
 

@@ -38,7 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     running = actions.add_parser("run", help="run one of the course's kernels and check its result")
     running.add_argument("name", help="a kernel, as listed; or `all`")
     running.add_argument("--device", choices=("emulator", "cuda"), default="emulator", help="default: emulator")
-    running.add_argument("--seed", type=int, default=0, help="of the inputs (default: 0)")
+    running.add_argument("--seed", type=int, default=0, help="of the inputs, and of --order seeded (default: 0)")
+    running.add_argument(
+        "--order",
+        choices=("eager", "lazy", "seeded"),
+        default="eager",
+        help="when the emulator completes copies: at once (the default), as late as possible, or at random",
+    )
     running.add_argument("--scale", type=int, default=1, metavar="N", help="inputs about N times as large (default: 1)")
 
 
@@ -149,11 +155,12 @@ def _run(options: argparse.Namespace) -> int:
         device = Device(options.device)
     except RuntimeError as error:
         raise CommandError(str(error)) from error
+    order = {"order": options.order, "seed": options.seed} if options.device == "emulator" else {}
     wrong = []
     for name in names:
         started = time.perf_counter()
         try:
-            report, outcome = run_sample(name, device, seed=options.seed, scale=options.scale)
+            report, outcome = run_sample(name, device, inputs=options.seed, scale=options.scale, **order)
         except (CompileError, RuntimeError) as error:
             raise CommandError(f"{name}: {error}") from error
         console().print(str(report), markup=False)

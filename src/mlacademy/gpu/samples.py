@@ -126,12 +126,13 @@ def worst(got: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> float:
     return float("inf") if np.isnan(share).any() else float(share.max())
 
 
-def run(name: str, device: Device, *, seed: int = 0, scale: int = 1, **options: Any) -> tuple[LaunchReport, Outcome]:
-    """Compile the kernel ``name`` for ``device``, launch it on fresh inputs and compare its result.
+def run(name: str, device: Device, *, inputs: int = 0, scale: int = 1, **options: Any) -> tuple[LaunchReport, Outcome]:
+    """Compile the kernel ``name`` for ``device``, launch it and compare its result.
 
+    ``inputs`` seeds the inputs, ``scale`` makes them larger; ``options`` go to `Device.launch`.
     Raises ``KeyError`` for a name that is not in `SAMPLES`.
     """
-    case = SAMPLES[name](seed, scale)
+    case = SAMPLES[name](inputs, scale)
     module = compile(header_layer() / f"{name}.cu", arch=device.arch)
     report = device.launch(module[name], case.plan, case.args, **options)
     device.synchronize()
