@@ -297,6 +297,10 @@ def main() -> int:
     if options.box_at:
         print(box_at(options.box_at[0], int(options.box_at[1]), int(options.box_at[2])))
         return 0
+    obstacle = Device.obstacles()["cuda"]
+    if obstacle:
+        print(f"skipped: {obstacle}")
+        return 0
     device = Device("cuda")
     report: dict[str, Any] = {
         "title": "GPU layer on a real GPU",

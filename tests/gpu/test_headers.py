@@ -96,3 +96,8 @@ def test_wrong_constant_is_refused_with_the_allowed_values(line: str, sentence: 
     source = '#include "bulk.cuh"\n#include "setmaxnreg.cuh"\n#include "wgmma.cuh"\nusing namespace mla;\n'
     with pytest.raises(gpu.CompileError, match=sentence):
         gpu.compile(f"{source}__global__ void k() {{ {line} }}\n")
+
+
+def test_readme_lists_every_header_and_kernel() -> None:
+    listed = re.findall(r"^\| `([\w.]+)` \|", (header_layer() / "README.md").read_text(), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in header_layer().glob("*.cu*"))
