@@ -32,7 +32,7 @@ struct Format {
     [[nodiscard]] constexpr int sign_shift() const { return exponent_bits + mantissa_bits + unused_bits; }
 };
 
-//                               exponent mantissa unused infinity      max            NaN
+// Fields: exponent bits, mantissa bits, unused bits, infinity, largest finite, NaN.
 inline constexpr Format kF32 = {8, 23, 0, 0x7F80'0000, 0x7F7F'FFFF, 0x7FFF'FFFF};
 inline constexpr Format kTF32 = {8, 10, 13, 0x7F80'0000, 0x7F7F'E000, 0x7FFF'FFFF};
 inline constexpr Format kBF16 = {8, 7, 0, 0x7F80, 0x7F7F, 0x7FFF};
@@ -46,8 +46,7 @@ struct Narrowing {
     bool relu = false;       // negative values: +0
 };
 
-// ---- the one rounding
-// -------------------------------------------------------------------------------------------------
+// ---- the one rounding ----
 
 // significand >> shift, rounded; `negative` matters to .rm and .rp alone. 0 <= shift < bits of Word.
 template <std::unsigned_integral Word>
@@ -106,8 +105,7 @@ template <Format F>
     return sign | (code > F.max ? overflow_code<F>(negative, how) : static_cast<std::uint32_t>(code));
 }
 
-// ---- floating point to floating point
-// ---------------------------------------------------------------------------------
+// ---- floating point to floating point ----
 
 // The code of x. Infinity stays infinity unless .satfinite; NaN becomes F.nan whatever its sign and payload.
 template <Format F, std::floating_point Source>
@@ -140,7 +138,20 @@ template <Format F, std::floating_point Source>
     return magnitude > kInfinity ? F.nan : out;
 }
 
-// The value of a code, exact. NaN gives the quiet NaN 0x7FFFFFFF, as arithmetic does.
+// cvt from f64: as `narrow`, but a NaN keeps its sign and the upper bits of its payload, and becomes quiet.
+template <Format F>
+[[nodiscard]] constexpr std::uint32_t narrow_f64(double x, Round round) {
+    const auto bits = std::bit_cast<std::uint64_t>(x);
+    const auto payload = static_cast<std::uint32_t>((bits & 0x000F'FFFF'FFFF'FFFF) >> (52 - F.mantissa_bits));
+    const std::uint32_t quiet = F.infinity | 1U << (F.mantissa_bits - 1) | payload;
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits >> 63) << F.sign_shift();
+    return x != x ? sign | quiet : narrow<F>(x, {.round = round});
+}
+
+// cvt.f32.bf16: a shift, which keeps even the payload of a NaN.
+[[nodiscard]] constexpr float widen_bf16(std::uint32_t code) { return std::bit_cast<float>(code << 16); }
+
+// The value of a code, exact. NaN gives the quiet NaN 0x7FFFFFFF, as arithmetic and cvt.f32.f16 do.
 template <Format F>
 [[nodiscard]] constexpr float widen(std::uint32_t code) {
     constexpr int kShift = 23 - F.mantissa_bits;
@@ -167,8 +178,7 @@ template <Format F>
     return narrow<kF16>(widen<F>(code), {.relu = relu});
 }
 
-// ---- ue8m0: a power of two from 2^-127 to 2^127, 0xFF = NaN; no sign, no zero
-// -----------------------------------------
+// ---- ue8m0: a power of two from 2^-127 to 2^127, 0xFF = NaN; no sign, no zero ----
 
 // 2^-127 is subnormal in both targets, and exact.
 [[nodiscard]] constexpr float widen_ue8m0(std::uint32_t code) {
@@ -190,8 +200,7 @@ template <Format F>
     return satfinite && code == 0xFF ? 0xFE : code;
 }
 
-// ---- integers
-// ---------------------------------------------------------------------------------------------------------
+// ---- integers ----
 
 // x rounded to an integral value of its own type (cvt.rni.f32.f32 and so on). NaN and infinity pass through.
 template <std::floating_point T>
@@ -236,8 +245,7 @@ template <Format F, std::integral Integer>
     return pack<F>(negative, negative ? 0 - magnitude : magnitude, 0, {.round = round});
 }
 
-// ---- .sat
-// -------------------------------------------------------------------------------------------------------------
+// ---- .sat ----
 
 // Clamp to [0, 1]; NaN gives +0.
 template <std::floating_point T>
