@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mlacademy import gpu
-from mlacademy.gpu import Device, LaunchPlan, TensorMap, samples
+from mlacademy.gpu import Device, LaunchPlan, Module, TensorMap, samples
 from mlacademy.gpu.device import runs_on
 from mlacademy.gpu.emulator_device import native_module
 from mlacademy.gpu.ranges import Range, Registry, merged
@@ -115,6 +115,19 @@ def test_emulator_names_the_array_that_is_read_beyond_its_end_or_must_not_be_wri
     y.flags.writeable = False
     with pytest.raises(gpu.KernelTrap, match=r"\by\b"):
         emulator.launch(kernel, LaunchPlan(1, 32), (x, y, 32))
+
+
+def test_wrong_things_to_launch_are_named(device: Device) -> None:
+    module = Module.from_ptx(".version 9.0\n.target sm_90a\n.address_size 64\n.entry k()\n{ ret; }\n")
+    with pytest.raises(TypeError, match=r'kernel must be one of a module, such as module\["name"\]; got Module'):
+        device.launch(module, LaunchPlan(1, 32), ())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="plan must be a LaunchPlan, got tuple"):
+        device.launch(module["k"], (1, 32), ())  # type: ignore[arg-type]
+
+
+def test_unknown_architecture_is_refused_by_the_emulator(emulator: Device) -> None:
+    with pytest.raises(ValueError, match=r"arch must be sm_ and one of 75, .*; got 'hopper'"):
+        Device(emulator.kind, arch="hopper")
 
 
 def test_name_that_is_no_error_of_the_emulator_is_no_attribute() -> None:

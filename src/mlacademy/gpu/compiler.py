@@ -52,8 +52,7 @@ def compile(
         CompilerMissing: NVRTC is not here, and the kernel is not one that the package ships compiled.
         FileNotFoundError: no such file. ValueError: an unknown ``arch``, an option NVRTC does not know.
     """
-    if arch.removeprefix("sm_") not in nvrtc.ARCHITECTURES or not arch.startswith("sm_"):
-        raise ValueError(f"arch must be sm_ and one of {', '.join(nvrtc.ARCHITECTURES)}; got {arch!r}")
+    nvrtc.check_arch(arch)
     unit = _Unit.of(source, name, dict(headers or {}), tuple(folders))
     all_options = (*STANDARD_OPTIONS, *options)
     compiler = nvrtc.identity()

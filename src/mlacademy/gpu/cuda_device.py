@@ -63,8 +63,7 @@ class CudaDevice(Device):
 
         Further ``options`` are the emulator's and have no effect here.
         """
-        self.check(kernel)
-        plan.check(kernel)
+        self.check(kernel, plan)
         self._enter()
         handle = self._stream(stream)
         args = described(kernel, args)

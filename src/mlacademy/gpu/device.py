@@ -99,14 +99,22 @@ class Device:
         """Each kind, with the reason why it does not work here or None."""
         return {kind: _implementation(kind).obstacle() for kind in _IMPLEMENTATIONS}
 
-    def check(self, kernel: Kernel) -> None:
-        """Raise ``ValueError`` where ``kernel`` was compiled for GPUs that this device is not."""
+    def check(self, kernel: Kernel, plan: LaunchPlan) -> None:
+        """Raise ``ValueError`` where ``kernel`` is for other GPUs than this device, or ``plan`` is not for the kernel.
+
+        Raises ``TypeError`` where they are something else.
+        """
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f'kernel must be one of a module, such as module["name"]; got {type(kernel).__name__}')
+        if not isinstance(plan, LaunchPlan):
+            raise TypeError(f"plan must be a LaunchPlan, got {type(plan).__name__}")
         target = kernel.module.arch
         if not runs_on(target, self.arch):
             raise ValueError(
                 f"{kernel.base_name} was compiled for {target}, this device is {self.arch}: "
                 f'compile it with arch="{self.arch}"'
             )
+        plan.check(kernel)
 
 
 def runs_on(target: str, arch: str) -> bool:

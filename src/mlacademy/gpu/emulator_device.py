@@ -12,6 +12,7 @@ from typing import Any
 from mlacademy.gpu import map_record
 from mlacademy.gpu.device import Device, LaunchReport
 from mlacademy.gpu.kernel import Kernel
+from mlacademy.gpu.nvrtc import check_arch
 from mlacademy.gpu.packing import pack
 from mlacademy.gpu.plan import LaunchPlan
 from mlacademy.gpu.ranges import Range, Registry, merged
@@ -30,6 +31,7 @@ class EmulatorDevice(Device):
     name = "emulator"
 
     def __init__(self, kind: str = "emulator", *, arch: str = "sm_90a", **options: Any) -> None:
+        check_arch(arch)
         self.arch = arch
         self.options = options
         self._core = native_module()
@@ -44,8 +46,7 @@ class EmulatorDevice(Device):
         return None
 
     def launch(self, kernel: Kernel, plan: LaunchPlan, args: Sequence[Any], **options: Any) -> LaunchReport:
-        self.check(kernel)
-        plan.check(kernel)
+        self.check(kernel, plan)
         memory = _Memory()
         params = pack(kernel, args, memory)
         ranges = merged([*memory.ranges, *self._registry.alive()])

@@ -19,6 +19,13 @@ INSTALL = "pip install 'mlacademy[kernels]'"
 ARCHITECTURES = ("75", "80", "86", "87", "88", "89", "90", "90a", "100", "100a", "100f", "103a", "103f", "120a", "121a")
 """The GPU generations that NVRTC 13.0 compiles for, as they follow ``sm_``; those of the course are 90a and 100a."""
 
+
+def check_arch(arch: str) -> None:
+    """Raise ``ValueError`` for an architecture that is none of ``ARCHITECTURES``."""
+    if not arch.startswith("sm_") or arch.removeprefix("sm_") not in ARCHITECTURES:
+        raise ValueError(f"arch must be sm_ and one of {', '.join(ARCHITECTURES)}; got {arch!r}")
+
+
 _WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-cccl", "nvidia-cuda-runtime", "nvidia-cuda-crt")
 
 
