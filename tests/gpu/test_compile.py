@@ -194,6 +194,12 @@ def test_unknown_option_is_refused_by_name(cache: DiskCache) -> None:
         gpu.compile(SCALE, options=("--bogus-option",), cache=cache)
 
 
+@pytest.mark.parametrize("option", ["-I/opt/headers", "--include-path=x", "-include=x.cuh", "--pre-include=x.cuh"])
+def test_option_that_brings_in_headers_is_refused(option: str) -> None:
+    with pytest.raises(ValueError, match=r"options must not add headers, .*: use folders="):
+        gpu.compile(SCALE, options=(option,))
+
+
 @pytest.mark.usefixtures("compiler")
 def test_cache_tells_sources_options_architectures_names_and_headers_apart(cache: DiskCache) -> None:
     source = '#include "factor.cuh"\n' + SCALE.replace("factor;", "factor * FACTOR;")

@@ -22,7 +22,8 @@ _FILE = re.compile(r'(?m)^(\s*\.file\s+\d+\s+")([^"\n]*)(")')
 _LOC = re.compile(r"^\s*\.loc\s+(?:.*\binlined_at\s+)?(\d+)\s+(\d+)\s")
 """A line of PTX that tells where the code after it came from: for an inlined function, where it was called."""
 
-_SOURCE_SUFFIXES = (".cu", ".cuh", ".cpp", ".ptx")
+_SOURCE_SUFFIXES = (".cu", ".cuh", ".cpp")
+_INCLUDING = ("-I", "--include-path", "-include", "--pre-include")  # options that would bring in text unseen
 
 
 def compile(
@@ -50,9 +51,15 @@ def compile(
     Raises:
         CompileError: the source does not compile; the message quotes the lines.
         CompilerMissing: NVRTC is not here, and the kernel is not one that the package ships compiled.
-        FileNotFoundError: no such file. ValueError: an unknown ``arch``, an option NVRTC does not know.
+        FileNotFoundError: no such file. ValueError: an unknown ``arch``, an option NVRTC does not know or
+            that brings in headers.
     """
     nvrtc.check_arch(arch)
+    for option in options:
+        if option.startswith(_INCLUDING):
+            raise ValueError(
+                f"options must not add headers, whose changes the cache would miss; got {option!r}: use folders="
+            )
     unit = _Unit.of(source, name, dict(headers or {}), tuple(folders))
     all_options = (*STANDARD_OPTIONS, *options)
     compiler = nvrtc.identity()
