@@ -92,6 +92,16 @@ def test_every_error_is_reported(cache: DiskCache) -> None:
 
 
 @pytest.mark.usefixtures("compiler")
+def test_message_shows_the_first_five_of_many_errors(cache: DiskCache) -> None:
+    lines = "".join(f"  *p = missing{i};\n" for i in range(12))
+    with pytest.raises(CompileError) as caught:
+        gpu.compile(f"__global__ void k(int* p) {{\n{lines}}}\n", cache=cache)
+    assert len(caught.value.diagnostics) == 12
+    assert str(caught.value).count("error: identifier") == 5
+    assert str(caught.value).endswith("and 7 more errors, in .diagnostics")
+
+
+@pytest.mark.usefixtures("compiler")
 def test_error_in_a_header_names_the_header(tmp_path: Path, cache: DiskCache) -> None:
     (tmp_path / "inner.cuh").write_text("#pragma once\n__device__ int f() { return missing; }\n")
     (tmp_path / "k.cu").write_text('#include "inner.cuh"\n__global__ void k(int* p) { *p = f(); }\n')

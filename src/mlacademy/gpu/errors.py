@@ -14,6 +14,7 @@ _PTXAS = re.compile(r"^ptxas .*?, line (?P<line>\d+); (?P<severity>error|warning
 _PTXAS_REMARK = re.compile(r"^ptxas (?:info\s*: (?P<code>\(C\d+\))|warning\s*:) (?P<message>.*)$")
 _AROUND = re.compile(r"around line (\d+)")
 _CARET = re.compile(r"^\s+\^\s*$")
+_SHOWN = 5  # errors in the message; the first are the ones to mend
 _INDENT = 2  # columns that NVRTC puts before a quoted source line
 
 
@@ -57,7 +58,10 @@ class CompileError(Exception):
         self.diagnostics = tuple(diagnostics)
         self.log = log
         errors = [one for one in self.diagnostics if one.severity == "error"]
-        super().__init__("\n\n".join(str(one) for one in errors) if errors else log.strip() or "compilation failed")
+        shown = [str(one) for one in errors[:_SHOWN]]
+        if len(errors) > _SHOWN:
+            shown.append(f"and {len(errors) - _SHOWN} more errors, in .diagnostics")
+        super().__init__("\n\n".join(shown) or log.strip() or "compilation failed")
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the messages alone, since the fault lies in the kernel and not in Python."""
