@@ -35,7 +35,7 @@ constexpr Round kRn = Round::even, kRz = Round::zero, kRm = Round::down, kRp = R
 #define BINARY(text, bits, ...) {text, bits, {bits, bits, 0}, [](U a, U b, U) -> U { return __VA_ARGS__; }}
 #define TERNARY(text, bits, ...) \
     {text, bits, {bits, bits, bits}, [](U a, U b, U c) -> U { return __VA_ARGS__; }}
-#define EACH_ROUNDING(M) M("rn", kRn) M("rz", kRz) M("rm", kRm) M("rp", kRp)
+#define EACH_ROUNDING(M) M("rn", kRn), M("rz", kRz), M("rm", kRm), M("rp", kRp)
 
 // Two f32 to a pair of 8-bit codes: the first operand takes the high byte.
 #define FP8_PAIR(text, F, relu_)                                           \
@@ -58,14 +58,14 @@ constexpr Round kRn = Round::even, kRz = Round::zero, kRm = Round::down, kRp = R
         UNARY("cvt.rmi." type "." from, (sizeof(Integer) == 8 ? 64 : 32), bits, \
               reg(to_integer<Integer>(x, kRm))),                                \
         UNARY("cvt.rpi." type "." from, (sizeof(Integer) == 8 ? 64 : 32), bits, \
-              reg(to_integer<Integer>(x, kRp))),
+              reg(to_integer<Integer>(x, kRp)))
 #define FROM_INTEGER(to, F, to_bits, type, Integer, bits)                                           \
     UNARY("cvt.rn." to "." type, to_bits, bits, from_integer<F>(static_cast<Integer>(a), kRn)),     \
         UNARY("cvt.rz." to "." type, to_bits, bits, from_integer<F>(static_cast<Integer>(a), kRz)), \
         UNARY("cvt.rm." to "." type, to_bits, bits, from_integer<F>(static_cast<Integer>(a), kRm)), \
-        UNARY("cvt.rp." to "." type, to_bits, bits, from_integer<F>(static_cast<Integer>(a), kRp)),
+        UNARY("cvt.rp." to "." type, to_bits, bits, from_integer<F>(static_cast<Integer>(a), kRp))
 
-#define TO_F16(name, mode)                                                                      \
+#define TO_NARROW(name, mode)                                                                   \
     UNARY("cvt." name ".f16.f32", 16, 32, narrow<kF16>(f(a), {.round = mode})),                 \
         UNARY("cvt." name ".ftz.f16.f32", 16, 32, narrow<kF16>(f(a), {.round = mode})),         \
         UNARY("cvt." name ".bf16.f32", 16, 32, narrow<kBF16>(f(a), {.round = mode})),           \
@@ -73,10 +73,10 @@ constexpr Round kRn = Round::even, kRz = Round::zero, kRm = Round::down, kRp = R
         UNARY("cvt." name ".bf16.f16", 16, 16, narrow<kBF16>(widen<kF16>(a), {.round = mode})), \
         UNARY("cvt." name ".f32.f64", 32, 64, narrow_f64<kF32>(g(a), mode)),                    \
         UNARY("cvt." name ".f16.f64", 16, 64, narrow_f64<kF16>(g(a), mode)),                    \
-        UNARY("cvt." name ".bf16.f64", 16, 64, narrow_f64<kBF16>(g(a), mode)),
+        UNARY("cvt." name ".bf16.f64", 16, 64, narrow_f64<kBF16>(g(a), mode))
 #define ROUND_F32(name, mode)                                                         \
     UNARY("cvt." name "i.f32.f32", 32, 32, w(canonical(round_integral(f(a), mode)))), \
-        UNARY("cvt." name "i.ftz.f32.f32", 32, 32, w(canonical(round_integral(flush(f(a), true), mode)))),
+        UNARY("cvt." name "i.ftz.f32.f32", 32, 32, w(canonical(round_integral(flush(f(a), true), mode))))
 #define ARITHMETIC(name, mode)                                                                           \
     BINARY("add." name ".f32", 32, w(add_f32(f(a), f(b), {.round = mode}))),                             \
         BINARY("add." name ".ftz.f32", 32, w(add_f32(f(a), f(b), {.round = mode, .ftz = true}))),        \
@@ -90,7 +90,7 @@ constexpr Round kRn = Round::even, kRz = Round::zero, kRm = Round::down, kRp = R
         UNARY("sqrt." name ".f32", 32, 32, w(sqrt_f32(f(a), {.round = mode}))),                          \
         UNARY("sqrt." name ".ftz.f32", 32, 32, w(sqrt_f32(f(a), {.round = mode, .ftz = true}))),         \
         UNARY("rcp." name ".f32", 32, 32, w(div_f32(1.0F, f(a), {.round = mode}))),                      \
-        UNARY("rcp." name ".ftz.f32", 32, 32, w(div_f32(1.0F, f(a), {.round = mode, .ftz = true}))),
+        UNARY("rcp." name ".ftz.f32", 32, 32, w(div_f32(1.0F, f(a), {.round = mode, .ftz = true})))
 #define MIN_MAX(name, maximum_)                                                                           \
     BINARY(name ".f32", 32, min_max<kF32>(a, b, {.maximum = maximum_})),                                  \
         BINARY(name ".NaN.f32", 32, min_max<kF32>(a, b, {.maximum = maximum_, .propagate_nan = true})),   \
@@ -107,13 +107,14 @@ constexpr Round kRn = Round::even, kRz = Round::zero, kRm = Round::down, kRp = R
         BINARY(name ".bf16", 16, min_max<kBF16>(a, b, {.maximum = maximum_})),                            \
         BINARY(name ".NaN.bf16", 16, min_max<kBF16>(a, b, {.maximum = maximum_, .propagate_nan = true})), \
         BINARY(name ".xorsign.abs.bf16", 16,                                                              \
-               min_max<kBF16>(a, b, {.maximum = maximum_, .xorsign_abs = true})),
+               min_max<kBF16>(a, b, {.maximum = maximum_, .xorsign_abs = true}))
 #define APPROX(name, function)                                   \
     UNARY(name ".approx.f32", 32, 32, w(function(f(a), false))), \
-        UNARY(name ".approx.ftz.f32", 32, 32, w(function(f(a), true))),
+        UNARY(name ".approx.ftz.f32", 32, 32, w(function(f(a), true)))
 
 constexpr ScalarOp kOps[] = {
-    EACH_ROUNDING(TO_F16) UNARY("cvt.rn.satfinite.f16.f32", 16, 32, narrow<kF16>(f(a), {.satfinite = true})),
+    EACH_ROUNDING(TO_NARROW),
+    UNARY("cvt.rn.satfinite.f16.f32", 16, 32, narrow<kF16>(f(a), {.satfinite = true})),
     UNARY("cvt.rz.satfinite.f16.f32", 16, 32, narrow<kF16>(f(a), {.round = kRz, .satfinite = true})),
     UNARY("cvt.rn.relu.f16.f32", 16, 32, narrow<kF16>(f(a), {.relu = true})),
     UNARY("cvt.rn.relu.satfinite.f16.f32", 16, 32, narrow<kF16>(f(a), {.satfinite = true, .relu = true})),
@@ -143,30 +144,34 @@ constexpr ScalarOp kOps[] = {
     FP8_TO_HALVES("cvt.rn.relu.f16x2.e5m2x2", kE5M2, true),
     UNARY("cvt.f32.f16", 32, 16, w(widen<kF16>(a))),
     UNARY("cvt.f32.bf16", 32, 16, w(widen_bf16(a))),
-    EACH_ROUNDING(ROUND_F32) TO_INTEGER("s32", std::int32_t, "f32", 32, f(a)) TO_INTEGER(
-        "u32", std::uint32_t, "f32", 32, f(a)) TO_INTEGER("s64", std::int64_t, "f32", 32, f(a))
-        TO_INTEGER("u64", std::uint64_t, "f32", 32, f(a)) TO_INTEGER("s16", std::int16_t, "f32", 32, f(a))
-            TO_INTEGER("u16", std::uint16_t, "f32", 32, f(a)) TO_INTEGER(
-                "s8", std::int8_t, "f32", 32, f(a)) TO_INTEGER("u8", std::uint8_t, "f32", 32, f(a))
-                TO_INTEGER("s32", std::int32_t, "f16", 16, widen<kF16>(a)) TO_INTEGER(
-                    "u8", std::uint8_t, "f16", 16, widen<kF16>(a)) TO_INTEGER("s64", std::int64_t, "f16", 16,
-                                                                              widen<kF16>(a))
-                    TO_INTEGER("s32", std::int32_t, "bf16", 16, widen<kBF16>(a)) TO_INTEGER(
-                        "u64", std::uint64_t, "bf16", 16, widen<kBF16>(a)) TO_INTEGER("s32", std::int32_t,
-                                                                                      "f64", 64, g(a))
-                        TO_INTEGER("u32", std::uint32_t, "f64", 64, g(a)) TO_INTEGER(
-                            "s64", std::int64_t, "f64", 64, g(a))
-                            TO_INTEGER("u64", std::uint64_t, "f64", 64, g(a))
-                                FROM_INTEGER("f32", kF32, 32, "s32", std::int32_t, 32)
-                                    FROM_INTEGER("f32", kF32, 32, "u32", std::uint32_t, 32) FROM_INTEGER(
-                                        "f32", kF32, 32, "s64", std::int64_t, 64)
-                                        FROM_INTEGER("f32", kF32, 32, "u64", std::uint64_t, 64) FROM_INTEGER(
-                                            "f16", kF16, 16, "s32", std::int32_t, 32)
-                                            FROM_INTEGER("f16", kF16, 16, "u64", std::uint64_t, 64)
-                                                FROM_INTEGER("bf16", kBF16, 16, "s32", std::int32_t, 32)
-                                                    FROM_INTEGER("bf16", kBF16, 16, "u64", std::uint64_t, 64)
-                                                        EACH_ROUNDING(ARITHMETIC) TERNARY(
-                                                            "fma.rn.f16", 16, fma_narrow<kF16>(a, b, c)),
+    EACH_ROUNDING(ROUND_F32),
+    TO_INTEGER("s32", std::int32_t, "f32", 32, f(a)),
+    TO_INTEGER("u32", std::uint32_t, "f32", 32, f(a)),
+    TO_INTEGER("s64", std::int64_t, "f32", 32, f(a)),
+    TO_INTEGER("u64", std::uint64_t, "f32", 32, f(a)),
+    TO_INTEGER("s16", std::int16_t, "f32", 32, f(a)),
+    TO_INTEGER("u16", std::uint16_t, "f32", 32, f(a)),
+    TO_INTEGER("s8", std::int8_t, "f32", 32, f(a)),
+    TO_INTEGER("u8", std::uint8_t, "f32", 32, f(a)),
+    TO_INTEGER("s32", std::int32_t, "f16", 16, widen<kF16>(a)),
+    TO_INTEGER("u8", std::uint8_t, "f16", 16, widen<kF16>(a)),
+    TO_INTEGER("s64", std::int64_t, "f16", 16, widen<kF16>(a)),
+    TO_INTEGER("s32", std::int32_t, "bf16", 16, widen<kBF16>(a)),
+    TO_INTEGER("u64", std::uint64_t, "bf16", 16, widen<kBF16>(a)),
+    TO_INTEGER("s32", std::int32_t, "f64", 64, g(a)),
+    TO_INTEGER("u32", std::uint32_t, "f64", 64, g(a)),
+    TO_INTEGER("s64", std::int64_t, "f64", 64, g(a)),
+    TO_INTEGER("u64", std::uint64_t, "f64", 64, g(a)),
+    FROM_INTEGER("f32", kF32, 32, "s32", std::int32_t, 32),
+    FROM_INTEGER("f32", kF32, 32, "u32", std::uint32_t, 32),
+    FROM_INTEGER("f32", kF32, 32, "s64", std::int64_t, 64),
+    FROM_INTEGER("f32", kF32, 32, "u64", std::uint64_t, 64),
+    FROM_INTEGER("f16", kF16, 16, "s32", std::int32_t, 32),
+    FROM_INTEGER("f16", kF16, 16, "u64", std::uint64_t, 64),
+    FROM_INTEGER("bf16", kBF16, 16, "s32", std::int32_t, 32),
+    FROM_INTEGER("bf16", kBF16, 16, "u64", std::uint64_t, 64),
+    EACH_ROUNDING(ARITHMETIC),
+    TERNARY("fma.rn.f16", 16, fma_narrow<kF16>(a, b, c)),
     TERNARY("fma.rn.relu.f16", 16, fma_narrow<kF16>(a, b, c, true)),
     TERNARY("fma.rn.bf16", 16, fma_narrow<kBF16>(a, b, c)),
     TERNARY("fma.rn.relu.bf16", 16, fma_narrow<kBF16>(a, b, c, true)),
@@ -174,9 +179,24 @@ constexpr ScalarOp kOps[] = {
     BINARY("mul.rn.f16", 16, narrow<kF16>(widen<kF16>(a) * widen<kF16>(b))),
     BINARY("add.rn.bf16", 16, narrow<kBF16>(add_to_odd(widen<kBF16>(a), widen<kBF16>(b)))),
     BINARY("mul.rn.bf16", 16, narrow<kBF16>(static_cast<double>(widen<kBF16>(a)) * widen<kBF16>(b))),
-    MIN_MAX("min", false) MIN_MAX("max", true) APPROX("ex2", ex2_approx) APPROX("lg2", lg2_approx) APPROX(
-        "rcp", rcp_approx) APPROX("rsqrt", rsqrt_approx) APPROX("sqrt", sqrt_approx) APPROX("sin", sin_approx)
-        APPROX("cos", cos_approx) UNARY("tanh.approx.f32", 32, 32, w(tanh_approx(f(a)))),
+    MIN_MAX("min", false),
+    MIN_MAX("max", true),
+    APPROX("ex2", ex2_approx),
+    APPROX("lg2", lg2_approx),
+    APPROX("rcp", rcp_approx),
+    APPROX("rsqrt", rsqrt_approx),
+    APPROX("sqrt", sqrt_approx),
+    APPROX("sin", sin_approx),
+    APPROX("cos", cos_approx),
+    UNARY("tanh.approx.f32", 32, 32, w(tanh_approx(f(a)))),
+    BINARY("div.approx.f32", 32, w(div_approx(f(a), f(b), false, false))),
+    BINARY("div.approx.ftz.f32", 32, w(div_approx(f(a), f(b), false, true))),
+    BINARY("div.full.f32", 32, w(div_approx(f(a), f(b), true, false))),
+    BINARY("div.full.ftz.f32", 32, w(div_approx(f(a), f(b), true, true))),
+    UNARY("ex2.approx.f16", 16, 16, narrow<kF16>(ex2_approx(widen<kF16>(a), false))),
+    UNARY("ex2.approx.ftz.bf16", 16, 16, narrow<kBF16>(ex2_approx(widen<kBF16>(a), true))),
+    UNARY("tanh.approx.f16", 16, 16, narrow<kF16>(tanh_approx(widen<kF16>(a)))),
+    UNARY("tanh.approx.bf16", 16, 16, narrow<kBF16>(tanh_approx(widen<kBF16>(a)))),
 };
 
 }  // namespace

@@ -121,7 +121,7 @@ S atomic_rmw(std::byte* p, Rmw<S> f, S a, S b) {
 // function.
 template <class S>
 Step atom(Warp& w, const Instruction& i, u32 mask) {
-    const u32 n = i.vector, first = i.target != 0 ? n : 0;
+    const u32 n = i.vector, first = (i.target & 1) != 0 ? n : 0;
     const Operand* a = i.op + first + 1;
     const bool cas = (i.target & 2) != 0, two_functions = (i.target & 4) != 0;
     Pointers p;

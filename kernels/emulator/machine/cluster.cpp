@@ -125,12 +125,12 @@ bool Cluster::run(std::uint32_t turns) {
         const std::uint32_t quantum = shuffled ? 1 + random_.below(200) : kTurn;
         const Warp::State state = warp.run(quantum);
         collect(warp);
-        queue_.tick();
+        const bool landed = queue_.tick();
         if (state == Warp::State::finished)
             running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(next_));
         else
             ++next_;
-        idle_ = state == Warp::State::blocked ? idle_ + 1 : 0;
+        idle_ = state == Warp::State::blocked && !landed ? idle_ + 1 : 0;
         if (idle_ > running_.size()) {
             if (!queue_.force_one()) throw deadlock_report(*this);
             idle_ = 0;

@@ -28,10 +28,10 @@ bool AsyncQueue::run(std::size_t index) {
     return true;
 }
 
-void AsyncQueue::tick() {
-    if (policy_ != Policy::seeded || ops_.empty() || random_.below(4) != 0) return;
+bool AsyncQueue::tick() {
+    if (policy_ != Policy::seeded || ops_.empty() || random_.below(4) != 0) return false;
     const std::size_t index = random_.below(static_cast<std::uint32_t>(ops_.size()));
-    if (may_run(ops_[index])) run(index);
+    return may_run(ops_[index]) && run(index);
 }
 
 bool AsyncQueue::force_one() {
