@@ -95,18 +95,16 @@ Mod space_mod(const Choice& c) {
                      Mod::shared_cluster});
 }
 
-template <class S>
 Step add_window(Warp& w, const Instruction& i, u32 mask) {
-    const S* a = w.in<S>(i.op[1]);
-    const S base = static_cast<S>(i.aux);
-    each_lane(w.out<S>(i.op[0]), mask, [=](int l) { return static_cast<S>(a[l] + base); });
+    const u64* a = w.in<u64>(i.op[1]);
+    const u64 base = i.aux;
+    each_lane(w.out<u64>(i.op[0]), mask, [=](int l) { return a[l] + base; });
     return Step::next;
 }
-template <class S>
 Step drop_window(Warp& w, const Instruction& i, u32 mask) {
-    const S* a = w.in<S>(i.op[1]);
-    const S keep = static_cast<S>(i.aux);
-    each_lane(w.out<S>(i.op[0]), mask, [=](int l) { return static_cast<S>(a[l] & keep); });
+    const u64* a = w.in<u64>(i.op[1]);
+    const u64 keep = i.aux;
+    each_lane(w.out<u64>(i.op[0]), mask, [=](int l) { return a[l] & keep; });
     return Step::next;
 }
 Step isspacep(Warp& w, const Instruction& i, u32 mask) {
@@ -144,16 +142,10 @@ void select_mov_pred(const Choice&, Instruction& i) {
     i.run = move_pred;
 }
 void select_cvta(const Choice& c, Instruction& i) {
-    const bool wide = bits_of(c.type(0)) == 64;
     const u64 base = window(space_mod(c));
-    if (!wide && base != 0) throw SelectError("a 32-bit generic address", false);
-    if (c.has(Mod::to)) {
-        i.aux = base == 0 ? ~u64{0} : 0xffffffffull;
-        i.run = wide ? drop_window<u64> : drop_window<u32>;
-    } else {
-        i.aux = base;
-        i.run = wide ? add_window<u64> : add_window<u32>;
-    }
+    const bool to = c.has(Mod::to);
+    i.aux = !to ? base : base == 0 ? ~u64{0} : 0xffffffffull;
+    i.run = to ? drop_window : add_window;
 }
 void select_isspacep(const Choice& c, Instruction& i) {
     const Mod space = space_mod(c);

@@ -306,6 +306,7 @@ bool Lowering::pack_operands(const Form& form, const Statement& s, const Choice&
         if (!fit_value(part, unpack, false, item, s, d, why)) return false;
     if (unpack && !fit_value(choice.type(0), false, false, s.operands[1], s, d, why)) return false;
     set_guard(d, s);
+    d.ins.op = d.ops.data();
     form.select(choice, d.ins);
     emit(std::move(d), s);
     return true;
