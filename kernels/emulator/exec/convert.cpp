@@ -246,6 +246,16 @@ Step pair_from_f32(Warp& w, const Instruction& i, u32 mask) {
     });
     return Step::next;
 }
+// bf16 is the upper half of an f32: nearest even is an addition. NaN gives 0x7fff.
+u32 upper_half(u32 bits) {
+    const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded;
+}
+Step bf16_pair(Warp& w, const Instruction& i, u32 mask) {
+    const u32 *a = w.in<u32>(i.op[1]), *b = w.in<u32>(i.op[2]);
+    each_lane(w.out<u32>(i.op[0]), mask, [=](int l) { return upper_half(a[l]) << 16 | upper_half(b[l]); });
+    return Step::next;
+}
 template <Format F>
 Step fp8_from_f16(Warp& w, const Instruction& i, u32 mask) {
     const u32* a = w.in<u32>(i.op[1]);
@@ -346,7 +356,9 @@ void select_cvt_float(const Choice& c, Instruction& i) {
 }
 void select_cvt_pair(const Choice& c, Instruction& i) {
     i.aux = pack(c);
-    i.run = c.type(0) == Type::f16x2 ? pair_from_f32<kF16, 16> : pair_from_f32<kBF16, 16>;
+    const bool plain = i.aux == static_cast<u64>(Round::even);
+    if (c.type(0) == Type::f16x2) i.run = pair_from_f32<kF16, 16>;
+    else i.run = plain ? bf16_pair : pair_from_f32<kBF16, 16>;
 }
 void select_cvt_fp8(const Choice& c, Instruction& i) {
     i.aux = pack(c);

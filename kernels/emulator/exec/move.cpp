@@ -76,6 +76,19 @@ Step unpack_words(Warp& w, const Instruction& i, u32 mask) {
     return Step::next;
 }
 
+// And two 16-bit halves of a 32-bit register.
+Step pack_halves(Warp& w, const Instruction& i, u32 mask) {
+    const u32 *low = w.in<u32>(i.op[1]), *high = w.in<u32>(i.op[2]);
+    each_lane(w.out<u32>(i.op[0]), mask, [=](int l) { return high[l] << 16 | (low[l] & 0xffff); });
+    return Step::next;
+}
+Step unpack_halves(Warp& w, const Instruction& i, u32 mask) {
+    const u32* a = w.in<u32>(i.op[2]);
+    each_lane(w.out<u32>(i.op[0]), mask, [=](int l) { return a[l] & 0xffff; });
+    each_lane(w.out<u32>(i.op[1]), mask, [=](int l) { return a[l] >> 16; });
+    return Step::next;
+}
+
 u64 window(Mod space) {
     switch (space) {
         case Mod::shared:
@@ -128,9 +141,14 @@ void select_mov(const Choice& c, Instruction& i) {
     const int bits = bits_of(c.type(0));
     if (i.aux == 1 || i.aux == 2) {  // a vector on one side
         i.target = static_cast<u32>(bits / 8 / i.vector);
-        const bool words = bits == 64 && i.vector == 2;
-        i.run = i.aux == 1 ? (words ? pack_words : pack) : (words ? unpack_words : unpack);
-        if (words && i.aux == 2 && (i.op[0].bits != 32 || i.op[1].bits != 32)) i.run = unpack;
+        const auto narrow = [&](int k) { return i.op[k].bits <= 32; };  // a sink may be wider
+        i.run = i.aux == 1 ? pack : unpack;
+        if (i.vector == 2 && bits == 64) {
+            if (i.aux == 1) i.run = pack_words;
+            else if (narrow(0) && narrow(1)) i.run = unpack_words;
+        } else if (i.vector == 2 && bits == 32) {
+            i.run = i.aux == 1 ? pack_halves : unpack_halves;
+        }
         return;
     }
     i.run = bits == 128 ? move<u128> : bits == 64 ? move<u64> : move<u32>;
