@@ -39,7 +39,7 @@ class _Report(ctypes.Structure):
         ("unlike", ctypes.c_uint64),
         ("largest", ctypes.c_int64),
         ("histogram", ctypes.c_uint64 * 17),
-        ("examples", ctypes.c_uint64 * 5 * 64),
+        ("examples", ctypes.c_uint64 * 5 * 16),
     )
 
 
@@ -85,7 +85,7 @@ class Model:
             report.unlike,
             report.largest,
             {i - 8: n for i, n in enumerate(report.histogram) if n},
-            [tuple(row) for row in report.examples[: min(64, report.mismatches)]],
+            [tuple(row) for row in report.examples[: min(16, report.mismatches)]],
         )
 
     def evaluate(self, op: Op, base: int, count: int) -> np.ndarray:

@@ -173,6 +173,19 @@ class Maker:
         left[: tiles // 3] &= self.A.sign_bit()
         return left, right, addend
 
+    def _faint(self, tiles: int) -> tuple[Codes, Codes, Codes | None]:
+        """Products far below the smallest subnormal f32 beside some just above it; C a zero of either sign."""
+        a, b, c = self._shapes(tiles)
+        left = self.A.codes(self.rng, self.rng.integers(0, 4, a))
+        right = self.B.codes(self.rng, np.clip(self.B.middle - 4 - 3 * self.rng.integers(0, 12, b), 0, None))
+        left[self.rng.random(a) < 0.5] &= self.A.sign_bit()
+        return left, right, self.D.any_codes(self.rng, c) & self.D.sign_bit()
+
+    def _faint_alone(self, tiles: int) -> tuple[Codes, Codes, None]:
+        """The same without an addend."""
+        left, right, _ = self._faint(tiles)
+        return left, right, None
+
     def _huge(self, tiles: int) -> tuple[Codes, Codes, Codes]:
         """Around the largest values of both sides: overflow, and sums that come back from it."""
         a, b, c = self._shapes(tiles)
@@ -227,6 +240,7 @@ class Maker:
 
 
 FLOAT_FAMILIES = (
-    "bits", "near", "chain", "no_addend", "wide", "ladder", "cancel", "answer", "sparse", "huge", "tiny", "specials",
+    "bits", "near", "chain", "no_addend", "wide", "ladder", "cancel", "answer", "sparse", "faint", "faint_alone", "huge", "tiny",
+    "specials",
 )  # fmt: skip
 INTEGER_FAMILIES = ("bytes", "extremes", "byte_chain")

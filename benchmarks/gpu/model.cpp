@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -45,10 +45,36 @@ extern "C" {
 
 struct Report {
     std::uint64_t mismatches;
-    std::uint64_t unlike;               // one is NaN and the other is not (32-bit results)
-    std::int64_t largest;               // signed distance of the worst 32-bit result, GPU minus model
-    std::uint64_t histogram[17];        // distances -8 to 8, the ends take all beyond
-    std::uint64_t examples[64][5];      // a, b, c, GPU, model
+    std::uint64_t unlike;           // one is NaN and the other is not (32-bit results)
+    std::int64_t largest;           // signed distance of the worst 32-bit result, GPU minus model
+    std::uint64_t histogram[17];    // distances -8 to 8, the ends take all beyond
+    std::uint64_t examples[16][5];  // a, b, c, GPU, model
+
+    void add(std::uint64_t x, std::uint64_t y, std::uint64_t z, std::uint64_t is, std::uint64_t want, bool is_float) {
+        if (mismatches < 16) {
+            const std::uint64_t row[5] = {x, y, z, is, want};
+            std::copy_n(row, 5, examples[mismatches]);
+        }
+        ++mismatches;
+        if (!is_float) return;
+        const bool is_nan = (is & 0x7FFF'FFFF) > 0x7F80'0000, want_nan = (want & 0x7FFF'FFFF) > 0x7F80'0000;
+        if (is_nan || want_nan) {
+            unlike += is_nan != want_nan ? 1 : 0;
+            return;
+        }
+        const std::int64_t distance = order(is) - order(want);
+        ++histogram[std::clamp<std::int64_t>(distance, -8, 8) + 8];
+        if (std::llabs(distance) > std::llabs(largest)) largest = distance;
+    }
+
+    void add(const Report& other) {
+        for (std::uint64_t i = 0; i < other.mismatches && i < 16 && mismatches + i < 16; ++i)
+            std::copy_n(other.examples[i], 5, examples[mismatches + i]);
+        mismatches += other.mismatches;
+        unlike += other.unlike;
+        for (int i = 0; i < 17; ++i) histogram[i] += other.histogram[i];
+        if (std::llabs(other.largest) > std::llabs(largest)) largest = other.largest;
+    }
 };
 
 int op_count() { return static_cast<int>(emu::scalar_ops().size()); }
@@ -63,37 +89,22 @@ void compare(int op, std::uint64_t base, std::uint64_t n, const void* a, const v
              int threads, Report* report) {
     const emu::ScalarOp& it = emu::scalar_ops()[static_cast<std::size_t>(op)];
     const std::uint64_t mask = it.result_bits == 64 ? ~0ULL : (1ULL << it.result_bits) - 1;
-    std::atomic<std::uint64_t> mismatches{0}, unlike{0}, histogram[17] = {};
-    std::atomic<std::int64_t> largest{0};
+    std::mutex guard;
+    *report = {};
     in_parallel(n, 1 << 16, threads, [&](std::uint64_t begin, std::uint64_t end) {
+        Report mine{};
         for (std::uint64_t i = begin; i < end; ++i) {
             const std::uint64_t x = a == nullptr ? base + i : read(a, it.operand_bits[0], i);
             const std::uint64_t y = it.operand_bits[1] == 0 ? 0 : read(b, it.operand_bits[1], i);
             const std::uint64_t z = it.operand_bits[2] == 0 ? 0 : read(c, it.operand_bits[2], i);
             const std::uint64_t want = it.run(x, y, z) & mask;
             const std::uint64_t is = read(got, it.result_bits, i);
-            if (want == is) continue;
-            const std::uint64_t number = mismatches.fetch_add(1);
-            if (number < 64) {
-                const std::uint64_t row[5] = {x, y, z, is, want};
-                std::memcpy(report->examples[number], row, sizeof row);
-            }
-            if (it.result_bits != 32) continue;
-            const bool is_nan = (is & 0x7FFF'FFFF) > 0x7F80'0000, want_nan = (want & 0x7FFF'FFFF) > 0x7F80'0000;
-            if (is_nan || want_nan) {
-                if (is_nan != want_nan) unlike.fetch_add(1);
-                continue;
-            }
-            const std::int64_t distance = order(is) - order(want);
-            histogram[std::clamp<std::int64_t>(distance, -8, 8) + 8].fetch_add(1);
-            for (std::int64_t seen = largest; std::llabs(distance) > std::llabs(seen);)
-                if (largest.compare_exchange_weak(seen, distance)) break;
+            if (want != is) mine.add(x, y, z, is, want, it.result_bits == 32);
         }
+        if (mine.mismatches == 0) return;
+        const std::lock_guard<std::mutex> lock(guard);
+        report->add(mine);
     });
-    report->mismatches = mismatches;
-    report->unlike = unlike;
-    report->largest = largest;
-    for (int i = 0; i < 17; ++i) report->histogram[i] = histogram[i];
 }
 
 // Results of one operation for n operands from `base` on, as the 64 bits that a register would show.

@@ -88,10 +88,10 @@ struct Bits {
     if (b.exponent == 128) return kInfinity;
     const std::int32_t odd = b.exponent & 1, half = (b.exponent - odd) / 2;
     const Segment& segment = kRoot[odd << 6 | static_cast<std::int32_t>(b.mantissa >> 17)];
-    return join(false, half, static_cast<std::uint32_t>(evaluate(segment, b.mantissa & 0x1FFFF) >> 17));
+    return join(false, half, static_cast<std::uint32_t>(evaluate(segment, b.mantissa & 0x1FFFF) >> 17) & 0x007F'FFFF);
 }
 
-// The operand in fixed point with 23 fraction bits, cut toward zero before its sign is applied.
+// The operand in fixed point, cut toward zero to 23 fraction bits. A negative fraction is complemented, not negated.
 [[nodiscard]] inline float ex2(float x) {
     const Bits b = split(x);
     if (b.exponent == 128 && b.mantissa != 0) return kNaN;
@@ -99,9 +99,11 @@ struct Bits {
     const std::int32_t size = b.exponent < -23 ? 0
                               : b.exponent < 0 ? static_cast<std::int32_t>((b.mantissa | 0x0080'0000) >> -b.exponent)
                                                : static_cast<std::int32_t>((b.mantissa | 0x0080'0000) << b.exponent);
-    const std::int32_t fixed = b.negative ? -size : size;
+    const bool whole = (size & 0x007F'FFFF) == 0;
+    const std::int32_t fixed = !b.negative ? size : whole ? -size : ~size;
     const std::uint32_t fraction = static_cast<std::uint32_t>(fixed) & 0x007F'FFFF;
-    return join(false, fixed >> 23, static_cast<std::uint32_t>(evaluate(kPower[fraction >> 17], fraction & 0x1FFFF) >> 17));
+    const std::int64_t y = evaluate(kPower[fraction >> 17], fraction & 0x1FFFF) >> 17;
+    return join(false, fixed >> 23, static_cast<std::uint32_t>(y) & 0x007F'FFFF);
 }
 
 [[nodiscard]] inline float lg2(float x) {

@@ -13,79 +13,71 @@
 namespace emu {
 namespace {
 
-// The exponent of zero: so low that it never sets the alignment, and that sums of two stay in range.
+// The exponent of zero: so low that it never sets the alignment.
 constexpr std::int32_t kZeroExponent = -1000;
+// The alignment never goes below this exponent, even where all terms do.
+constexpr std::int32_t kLeastAlignment = -133;
 constexpr int kLanes = 64;  // outputs of one row computed side by side
 
-// A number as sign and significand × 2^exponent; `finite` is false for infinity and NaN.
-struct Parts {
-    float significand;
-    std::int32_t exponent;
-    bool finite;
-};
-
-template <Format F>
-Parts take_apart(std::uint32_t code) {
-    const std::uint32_t magnitude = (code & ((1U << F.sign_shift()) - 1)) >> F.unused_bits;
-    const std::uint32_t field = magnitude >> F.mantissa_bits;
-    const std::uint32_t mantissa = magnitude & ((1U << F.mantissa_bits) - 1);
-    const std::uint32_t last_finite = F.max >> F.unused_bits;
-    constexpr float kUnit = 1.0F / static_cast<float>(1U << F.mantissa_bits);
-    const float hidden = field == 0 ? 0.0F : 1.0F;
-    const float size = hidden + static_cast<float>(mantissa) * kUnit;
-    const std::int32_t exponent = static_cast<std::int32_t>(std::max(field, 1U)) - F.bias();
-    return {(code >> F.sign_shift() & 1) != 0 ? -size : size, magnitude == 0 ? kZeroExponent : exponent,
-            magnitude <= last_finite};
-}
-
-Parts take_apart(Element type, std::uint32_t code) {
+const Format& format_of(Element type) {
     switch (type) {
-        case Element::f16: return take_apart<kF16>(code);
-        case Element::bf16: return take_apart<kBF16>(code);
-        case Element::tf32: return take_apart<kTF32>(code & ~0x1FFFU);
-        case Element::e4m3: return take_apart<kE4M3>(code);
-        case Element::e5m2: return take_apart<kE5M2>(code);
+        case Element::f16: return kF16;
+        case Element::bf16: return kBF16;
+        case Element::e4m3: return kE4M3;
+        case Element::e5m2: return kE5M2;
+        case Element::tf32:
         case Element::s8:
         case Element::u8: break;
     }
-    return {0, kZeroExponent, true};
+    return kTF32;
 }
 
-float value_of(Element type, std::uint32_t code) {
-    switch (type) {
-        case Element::f16: return widen<kF16>(code);
-        case Element::bf16: return widen<kBF16>(code);
-        case Element::tf32: return widen<kF32>(code & ~0x1FFFU);
-        case Element::e4m3: return widen<kE4M3>(code);
-        case Element::e5m2: return widen<kE5M2>(code);
-        case Element::s8: return static_cast<std::int8_t>(code);
-        case Element::u8: return static_cast<std::uint8_t>(code);
+bool is_fp8(Element type) { return type == Element::e4m3 || type == Element::e5m2; }
+
+// Where the parts of `count` numbers go.
+struct Parts {
+    float* value;
+    float* significand;      // ±[1, 2), below 1 for subnormal codes
+    std::int32_t* exponent;  // the smallest normal one for subnormal codes, kZeroExponent for zero
+    std::uint8_t* finite;
+};
+
+EMU_VECTOR void take_apart(const Format& format, const std::uint32_t* codes, int count, bool negate, Parts out) {
+    const int sign_shift = format.sign_shift(), mantissa_bits = format.mantissa_bits, unused = format.unused_bits;
+    const int to_float = 23 - mantissa_bits, bias = format.bias();
+    const std::uint32_t mask = (1U << sign_shift) - 1, mantissa_mask = (1U << mantissa_bits) - 1;
+    const std::uint32_t last_finite = format.max >> unused, infinity = format.infinity >> unused;
+    for (int i = 0; i < count; ++i) {
+        const std::uint32_t sign = (codes[i] << (31 - sign_shift) & 0x8000'0000) ^ (std::uint32_t{negate} << 31);
+        const std::uint32_t magnitude = (codes[i] & mask) >> unused;
+        const std::uint32_t field = magnitude >> mantissa_bits;
+        const std::uint32_t mantissa = (magnitude & mantissa_mask) << to_float;
+        const float normal = std::bit_cast<float>(0x3F80'0000 | mantissa);
+        const float size = normal - (field == 0 ? 1.0F : 0.0F);
+        const std::int32_t exponent = static_cast<std::int32_t>(field == 0 ? 1 : field) - bias;
+        const float scale = std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
+        const bool finite = magnitude <= last_finite;
+        const std::uint32_t special = magnitude == infinity ? kF32.infinity : kF32.nan;
+        const std::uint32_t value = finite ? std::bit_cast<std::uint32_t>(size * scale) : special;
+        out.value[i] = std::bit_cast<float>(value | sign);
+        out.significand[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(size) | sign);
+        out.exponent[i] = magnitude == 0 ? kZeroExponent : exponent;
+        out.finite[i] = finite;
     }
-    return 0;
 }
 
-float addend_value(Accumulator accumulator, std::uint32_t code) {
-    return accumulator == Accumulator::f16 ? widen<kF16>(code) : std::bit_cast<float>(code);
-}
-
-std::uint32_t quiet_nan(Accumulator accumulator) { return accumulator == Accumulator::f16 ? kF16.nan : kF32.nan; }
-std::uint32_t infinity(Accumulator accumulator, bool negative) {
-    return accumulator == Accumulator::f16 ? kF16.infinity | std::uint32_t{negative} << 15
-                                           : kF32.infinity | std::uint32_t{negative} << 31;
-}
-
-// An output with an infinity or a NaN among its terms.
-std::uint32_t special_sum(const Operand& a, int i, const Operand& b, int j, float addend, Accumulator accumulator) {
+// An output with an infinity or a NaN among its terms. A finite product never becomes infinite by itself.
+std::uint32_t special_sum(const Operand& a, int i, const Operand& b, int j, float addend, const Format& format) {
     bool nan = std::isnan(addend), up = addend > 0 && std::isinf(addend), down = addend < 0 && std::isinf(addend);
     for (int k = 0; k < a.depth(); ++k) {
         const float x = a.values(k)[i], y = b.values(k)[j];
-        if (std::isfinite(x) && std::isfinite(y)) continue;  // a finite product never becomes infinite by itself
+        if (std::isfinite(x) && std::isfinite(y)) continue;
         const float product = x * y;
         nan |= std::isnan(product);
         up |= product > 0;
         down |= product < 0;
     }
-    return nan || (up && down) ? quiet_nan(accumulator) : infinity(accumulator, down);
+    return nan || (up && down) ? format.nan : format.infinity | std::uint32_t{down} << format.sign_shift();
 }
 
 // Cut to `mantissa_bits`, toward zero; a zero is always +0. |x| carries at most 53 bits, far inside double's range.
@@ -105,8 +97,10 @@ inline std::uint32_t cut_to_f32(double x, int mantissa_bits) {
 
 // kLanes outputs of one row, all of whose terms are finite.
 struct Row {
+    float addend[kLanes];
     float significand[kLanes];      // of the addend
     std::int32_t exponent[kLanes];  // of the addend
+    std::uint8_t finite[kLanes];    // the addend
     std::int32_t largest[kLanes];   // exponent among all terms
     std::int32_t sum[kLanes];       // of the products, in units of 2^(largest - F)
     double total[kLanes];           // with the addend
@@ -114,7 +108,7 @@ struct Row {
 
 // The sum of up to 16 products below 4 · 2^25, or of 32 with F = 13, stays below 2^31: an int32 holds it.
 EMU_VECTOR void sum_products(const Operand& a, int i, const Operand& b, int j, int fraction_bits, Row& row) {
-    for (int lane = 0; lane < kLanes; ++lane) row.largest[lane] = row.exponent[lane];
+    for (int lane = 0; lane < kLanes; ++lane) row.largest[lane] = std::max(row.exponent[lane], kLeastAlignment);
     for (int k = 0; k < a.depth(); ++k) {
         const std::int32_t exponent = a.exponents(k)[i];
         const std::int32_t* other = b.exponents(k) + j;
@@ -143,8 +137,7 @@ EMU_VECTOR void add_addend(int fraction_bits, Row& row) {
         const std::int32_t field = std::max(row.exponent[lane] - row.largest[lane] + 127 + fraction_bits, 0);
         const auto addend = static_cast<std::int32_t>(row.significand[lane] * std::bit_cast<float>(field << 23));
         const auto sum = static_cast<double>(row.sum[lane]) + static_cast<double>(addend);
-        // Where all terms are zero, `largest` is meaningless and far below.
-        const std::int64_t exponent = std::max(row.largest[lane], -900) - fraction_bits + 1023;
+        const std::int64_t exponent = row.largest[lane] - fraction_bits + 1023;
         row.total[lane] = sum * std::bit_cast<double>(exponent << 52);
     }
 }
@@ -161,16 +154,16 @@ EMU_VECTOR void finish_f16(const Row& row, std::uint32_t* out) {
 }
 
 void plain_row(const Operand& a, int i, const Operand& b, int j, int count, const std::uint32_t* c, std::uint32_t* d,
-               Accumulator accumulator) {
+               bool half) {
     float sum[kLanes];
-    for (int lane = 0; lane < count; ++lane) sum[lane] = c == nullptr ? 0 : addend_value(accumulator, c[lane]);
+    for (int lane = 0; lane < count; ++lane)
+        sum[lane] = c == nullptr ? 0 : half ? widen<kF16>(c[lane]) : std::bit_cast<float>(c[lane]);
     for (int k = 0; k < a.depth(); ++k) {
         const float x = a.values(k)[i];
         const float* y = b.values(k) + j;
         for (int lane = 0; lane < count; ++lane) sum[lane] += x * y[lane];
     }
-    for (int lane = 0; lane < count; ++lane)
-        d[lane] = accumulator == Accumulator::f16 ? narrow<kF16>(sum[lane]) : narrow<kF32>(sum[lane]);
+    for (int lane = 0; lane < count; ++lane) d[lane] = half ? narrow<kF16>(sum[lane]) : narrow<kF32>(sum[lane]);
 }
 
 // Every product and every sum of them is a small integer, exact in float.
@@ -196,8 +189,6 @@ void for_each_strip(const Operand& a, const Operand& b, F&& strip) {
     for (int i = 0; i < a.lines(); ++i)
         for (int j = 0; j < b.lines(); j += kLanes) strip(i, j, std::min(kLanes, b.lines() - j));
 }
-
-bool is_fp8(Element type) { return type == Element::e4m3 || type == Element::e5m2; }
 
 void require_legal(const Operand& a, const Operand& b, Accumulator accumulator) {
     const bool alike = a.type() == b.type() || (is_fp8(a.type()) && is_fp8(b.type())) ||
@@ -225,19 +216,23 @@ Operand::Operand(Element type, int lines, int depth)
 
 template <typename Code>
 void Operand::load(const Code* codes, int line_stride, int k_stride, bool negate) {
-    std::fill(finite_.begin(), finite_.end(), std::uint8_t{1});
-    all_finite_ = true;
-    const float sign = negate ? -1.0F : 1.0F;
+    std::vector<std::uint32_t> raw(value_.size());
     for (int k = 0; k < depth_; ++k)
-        for (int line = 0; line < lines_; ++line) {
-            const std::uint32_t code = codes[line * line_stride + k * k_stride];
-            const std::size_t place = at(k) + static_cast<std::size_t>(line);
-            const Parts parts = take_apart(type_, code);
-            value_[place] = sign * value_of(type_, code);
-            significand_[place] = sign * parts.significand;
-            exponent_[place] = parts.exponent;
-            if (!parts.finite) finite_[static_cast<std::size_t>(line)] = 0, all_finite_ = false;
-        }
+        for (int line = 0; line < lines_; ++line)
+            raw[at(k) + static_cast<std::size_t>(line)] = codes[line * line_stride + k * k_stride];
+    if (is_integer(type_)) {
+        for (std::size_t place = 0; place < raw.size(); ++place)
+            value_[place] = type_ == Element::s8 ? static_cast<float>(static_cast<std::int8_t>(raw[place]))
+                                                 : static_cast<float>(static_cast<std::uint8_t>(raw[place]));
+        return;
+    }
+    std::vector<std::uint8_t> finite(raw.size());
+    take_apart(format_of(type_), raw.data(), static_cast<int>(raw.size()), negate,
+               {value_.data(), significand_.data(), exponent_.data(), finite.data()});
+    for (int line = 0; line < lines_; ++line) finite_[static_cast<std::size_t>(line)] = 1;
+    for (int k = 0; k < depth_; ++k)
+        for (int line = 0; line < lines_; ++line)
+            finite_[static_cast<std::size_t>(line)] &= finite[at(k) + static_cast<std::size_t>(line)];
 }
 template void Operand::load(const std::uint8_t*, int, int, bool);
 template void Operand::load(const std::uint16_t*, int, int, bool);
@@ -245,27 +240,20 @@ template void Operand::load(const std::uint32_t*, int, int, bool);
 
 void fused_multiply_add(const Operand& a, const Operand& b, const std::uint32_t* c, std::uint32_t* d,
                         Accumulator accumulator, FusedRule rule) {
+    const bool half = accumulator == Accumulator::f16;
+    const Format& format = half ? kF16 : kF32;
     for_each_strip(a, b, [&](int i, int j, int count) {
         const std::ptrdiff_t first = static_cast<std::ptrdiff_t>(i) * b.lines() + j;
+        std::uint32_t codes[kLanes] = {}, out[kLanes];
         Row row;
-        float addend[kLanes] = {};
-        std::uint32_t out[kLanes];
-        for (int lane = 0; lane < kLanes; ++lane) {
-            const std::uint32_t code = c == nullptr || lane >= count ? 0 : c[first + lane];
-            addend[lane] = addend_value(accumulator, code);
-            const Parts parts = accumulator == Accumulator::f16 ? take_apart<kF16>(code) : take_apart<kF32>(code);
-            row.significand[lane] = parts.finite ? parts.significand : 0;
-            row.exponent[lane] = parts.finite ? parts.exponent : kZeroExponent;
-        }
+        if (c != nullptr) std::copy_n(c + first, count, codes);
+        take_apart(format, codes, kLanes, false, {row.addend, row.significand, row.exponent, row.finite});
         sum_products(a, i, b, j, rule.fraction_bits, row);
         add_addend(rule.fraction_bits, row);
-        if (accumulator == Accumulator::f16)
-            finish_f16(row, out);
-        else
-            finish_f32(rule.mantissa_bits, row, out);
+        half ? finish_f16(row, out) : finish_f32(rule.mantissa_bits, row, out);
         for (int lane = 0; lane < count; ++lane) {
-            const bool finite = a.finite(i) && b.finite(j + lane) && std::isfinite(addend[lane]);
-            d[first + lane] = finite ? out[lane] : special_sum(a, i, b, j + lane, addend[lane], accumulator);
+            const bool finite = a.finite(i) && b.finite(j + lane) && row.finite[lane] != 0;
+            d[first + lane] = finite ? out[lane] : special_sum(a, i, b, j + lane, row.addend[lane], format);
         }
     });
 }
@@ -281,7 +269,7 @@ void multiply_add(const Operand& a, const Operand& b, const std::uint32_t* c, st
         if (is_integer(a.type()))
             integer_row(a, i, b, j, count, from, d + first, options.satfinite);
         else
-            plain_row(a, i, b, j, count, from, d + first, options.accumulator);
+            plain_row(a, i, b, j, count, from, d + first, options.accumulator == Accumulator::f16);
     });
 }
 

@@ -2,9 +2,9 @@
 //
 // Each output is one fused dot product over the whole K of the instruction and the addend C:
 //   1. every product is exact: significands multiply, exponents add; nothing is normalised;
-//   2. all terms are aligned to the largest exponent among them and cut (toward zero) after F fraction bits;
+//   2. all terms are aligned to the largest exponent among them (at least -133) and cut, toward zero, after F bits;
 //   3. the cut terms add without further loss, so the order of the terms does not matter;
-//   4. the sum is normalised and cut to the result's mantissa (f32), or rounded to nearest even (f16).
+//   4. the sum is normalised and cut to the result's mantissa (f32), or rounded to nearest even (f16); a zero is +0.
 // F and the result's mantissa depend on the input type: `hopper_rule`. Measured on an H200: docs/numerics.md.
 //
 // An operand is taken apart once (`Operand`) and may be used in many instructions. Left out on purpose: sparsity, b1.
@@ -48,7 +48,6 @@ class Operand {
     [[nodiscard]] const float* significands(int k) const { return &significand_[at(k)]; }
     [[nodiscard]] const std::int32_t* exponents(int k) const { return &exponent_[at(k)]; }
     [[nodiscard]] bool finite(int line) const { return finite_[static_cast<std::size_t>(line)] != 0; }
-    [[nodiscard]] bool all_finite() const { return all_finite_; }
 
   private:
     [[nodiscard]] std::size_t at(int k) const { return static_cast<std::size_t>(k) * stride_; }
@@ -60,7 +59,6 @@ class Operand {
     std::vector<float> significand_;      // ±[1, 2), below 1 for subnormal codes, ±0 for zero
     std::vector<std::int32_t> exponent_;  // the smallest normal exponent for subnormal codes, kZeroExponent for zero
     std::vector<std::uint8_t> finite_;    // per line
-    bool all_finite_ = true;
 };
 
 struct MmaOptions {
