@@ -44,11 +44,11 @@ CONSTRAINTS = ROOT / "requirements" / "constraints.txt"
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's own index of builds without CUDA libraries; used when TORCH=cpu is asked for on Linux."""
 
-DOWNLOAD_GB = {"cpu": 0.5, "default": 3.0}
+DOWNLOAD_GB = {"cpu": 0.6, "default": 3.1}
 """Sizes of the wheels for Python 3.11 on x86-64 Linux, added up for constraints.txt: 267 MB without torch, 192 MB for
 torch's CPU build, 2,734 MB for torch with CUDA libraries."""
-DISK_GB = {"cpu": 2.5, "default": 9.0}
-"""What the environment takes when installed (2.0 and 7.5 GB measured), with room for pip to unpack."""
+DISK_GB = {"cpu": 3.0, "default": 9.5}
+"""What the environment takes when installed (2.3 and 7.8 GB measured), with room for pip to unpack."""
 
 
 _OFFLINE = ("NewConnectionError", "NameResolutionError", "Could not fetch URL", "ProxyError", "from versions: none")
@@ -250,11 +250,11 @@ def choose_torch(asked: str | None, former: str | None) -> str:
         return asked or former or "default"
     if machine.gpus():
         return "default"
-    offer = "no NVIDIA GPU here; pip's default build of torch can bring CUDA libraries, up to 3.0 GB to download"
+    offer = "no NVIDIA GPU here; pip's default build of torch can bring CUDA libraries, up to 3.1 GB to download"
     if not sys.stdin.isatty() or not sys.stdout.isatty():
-        print(f"Note: {offer}. For the CPU build (0.5 GB in all) run: make setup TORCH=cpu", flush=True)
+        print(f"Note: {offer}. For the CPU build (0.6 GB in all) run: make setup TORCH=cpu", flush=True)
         return "default"
-    answer = input(f"There is {offer}. Take the CPU build instead (0.5 GB in all)? [Y/n] ")
+    answer = input(f"There is {offer}. Take the CPU build instead (0.6 GB in all)? [Y/n] ")
     return "default" if answer.strip().lower() in ("n", "no") else "cpu"
 
 
