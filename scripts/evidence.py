@@ -117,8 +117,9 @@ def main() -> int:
         if options.only or outcome.code != 0:
             print(outcome.output)
         outcomes.append(outcome)
+        if not options.only:  # after each, so that a run cut short leaves what it has
+            PAGE.write_text(page(outcomes), encoding="utf-8")
     if not options.only:
-        PAGE.write_text(page(outcomes), encoding="utf-8")
         print(f"wrote {PAGE.relative_to(ROOT)}")
     return 0 if all(outcome.code == 0 for outcome in outcomes) else 1
 
