@@ -172,7 +172,7 @@ def test_too_little_disk_space_is_told_in_gigabytes(
 ) -> None:
     monkeypatch.setattr(script, "VENV", tmp_path / "none")
     monkeypatch.setattr(script.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 10**12, 10**9))
-    with pytest.raises(script.SetupError, match=r"takes 2\.5 GB and .* has 1\.0 GB free"):
+    with pytest.raises(script.SetupError, match=r"takes 3\.0 GB and .* has 1\.0 GB free"):
         script.check_prerequisites("cpu")
 
 
