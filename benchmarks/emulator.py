@@ -2,9 +2,9 @@
 
     python benchmarks/emulator.py [--repeat 3] [--json results/emulator-cpu.json]
 
-The kernel is the inner loop of a sparse decode's producer: read 16 E4M3 codes and a tile scale from global memory, widen
-to half and to float, scale, round to bf16 and store 32 bytes to shared memory, then read them back and sum. Bounds
-checks are on; they cannot be switched off. A guarded loop and a divergent loop show the cost of both.
+The kernel is the inner loop of a sparse decode's producer: read 16 E4M3 codes and a tile scale from global memory,
+widen to half and to float, scale, round to bf16 and store 32 bytes to shared memory, then read them back and sum.
+Bounds checks are on; they cannot be switched off. A second kernel diverges in every round.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ WIDEN = "\n".join(
     cvt.rn.bf16x2.f32 %o{2 * word}, %f2, %f1; cvt.rn.bf16x2.f32 %o{2 * word + 1}, %f4, %f3;"""
     for word in range(4)
 )
-DEQUANTISE = f"""{HEADER}.visible .entry dequantise(.param .u64 codes, .param .u64 scales, .param .u64 out, .param .u32 rounds) {{
+DEQUANTISE = f"""{HEADER}.visible .entry dequantise(.param .u64 codes, .param .u64 scales,
+    .param .u64 out, .param .u32 rounds) {{
     .shared .align 16 .b8 tile[4096];
-    .reg .b16 %h<7>; .reg .b32 %r<30>; .reg .b32 %c<4>; .reg .b32 %o<8>; .reg .f32 %f<5>; .reg .f32 %scale; .reg .b64 %d<9>; .reg .pred %p1;
-    mov.u32 %r0, %tid.x; ld.param.u64 %d0, [codes]; ld.param.u64 %d1, [scales]; ld.param.u64 %d2, [out]; ld.param.u32 %r1, [rounds];
+    .reg .b16 %h<7>; .reg .b32 %r<30>; .reg .b32 %c<4>; .reg .b32 %o<8>; .reg .f32 %f<5>; .reg .f32 %scale;
+    .reg .b64 %d<9>; .reg .pred %p1;
+    mov.u32 %r0, %tid.x; ld.param.u64 %d0, [codes]; ld.param.u64 %d1, [scales]; ld.param.u64 %d2, [out];
+    ld.param.u32 %r1, [rounds];
     mad.wide.u32 %d3, %r0, 16, %d0; mov.u32 %r2, tile; mad.lo.s32 %r3, %r0, 32, %r2; mov.u32 %r9, 0; mov.u32 %r4, 0;
 LOOP:
-    ld.global.nc.v4.u32 {{%c0, %c1, %c2, %c3}}, [%d3]; shr.u32 %r5, %r0, 3; mad.wide.u32 %d4, %r5, 4, %d1; ld.global.nc.f32 %scale, [%d4];
+    ld.global.nc.v4.u32 {{%c0, %c1, %c2, %c3}}, [%d3]; shr.u32 %r5, %r0, 3; mad.wide.u32 %d4, %r5, 4, %d1;
+    ld.global.nc.f32 %scale, [%d4];
 {WIDEN}
     st.shared.v4.u32 [%r3], {{%o0, %o1, %o2, %o3}}; st.shared.v4.u32 [%r3+16], {{%o4, %o5, %o6, %o7}};
     bar.sync 0; ld.shared.u32 %r6, [%r3+4]; xor.b32 %r9, %r9, %r6; bar.sync 0;
@@ -62,9 +66,7 @@ def run(text: str, arrays: list[np.ndarray], rounds: int, block: int, repeat: in
     best, lanes = float("inf"), 0
     for _ in range(repeat):
         start = time.perf_counter()
-        result = _emulator.launch(
-            program, kernel["name"], (1, 1, 1), (block, 1, 1), (1, 1, 1), 0, params, buffers, {}
-        )
+        result = _emulator.launch(program, kernel["name"], (1, 1, 1), (block, 1, 1), (1, 1, 1), 0, params, buffers, {})
         best, lanes = min(best, time.perf_counter() - start), result["lane_instructions"]
     return lanes, best
 

@@ -97,7 +97,7 @@ def store(number: int, bits: int, stored: int | None = None) -> tuple[list[str],
 
 
 def elementwise(instruction: str, inputs: list[int], outputs: list[int]) -> str:
-    """A kernel that runs `instruction` once an element: %a0, %a1 … are inputs of the given bits, %d0 … outputs (1 = predicate)."""
+    """A kernel that runs `instruction` once an element; %a0 … are inputs of the given bits, %d0 … outputs (1: pred)."""
     params = [f".param .u64 in{i}" for i in range(len(inputs))] + [f".param .u64 out{i}" for i in range(len(outputs))]
     lines = [
         f".visible .entry k({', '.join([*params, '.param .u32 n'])}) {{",
@@ -118,7 +118,7 @@ def elementwise(instruction: str, inputs: list[int], outputs: list[int]) -> str:
 def run_elementwise(
     instruction: str, inputs: list[np.ndarray[Any, Any]], outputs: list[int]
 ) -> list[np.ndarray[Any, Any]]:
-    """The outputs (as unsigned integers; predicates as 0/1 bytes) of `instruction` over the input arrays (bool = predicate)."""
+    """What `instruction` gives over the input arrays (bool = predicate), as unsigned integers."""
     count = len(inputs[0]) if inputs else 32
     widths = [1 if a.dtype == bool else a.dtype.itemsize * 8 for a in inputs]
     raw = [np.ascontiguousarray(a.view(np.uint8) if a.dtype == bool else a) for a in inputs]

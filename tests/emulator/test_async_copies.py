@@ -27,7 +27,9 @@ def wait(barrier: str, parity: int | str, name: str = "W") -> str:
     return WAIT.format(barrier=barrier, parity=parity, name=name)
 
 
-def run(body: str, data: np.ndarray | None = None, *, count: int = 32, out_count: int = 0, **options: object) -> np.ndarray:
+def run(
+    body: str, data: np.ndarray | None = None, *, count: int = 32, out_count: int = 0, **options: object
+) -> np.ndarray:
     source = np.arange(1, count + 1, dtype=np.uint32) if data is None else data
     out = np.zeros(out_count or count, np.uint32)
     options.setdefault("block", (count, 1, 1))
@@ -99,7 +101,8 @@ def test_bulk_stores_are_read_before_and_written_after(order: dict[str, object])
 
 def test_a_source_overwritten_too_early_shows_under_lazy_completion() -> None:
     body = """st.shared.u32 [%r11], %r0; bar.sync 0; @!%p1 bra OUT;
-    cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r10], 128; cp.async.bulk.commit_group; st.shared.u32 [%r10], 999; OUT:"""
+    cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r10], 128; cp.async.bulk.commit_group;
+    st.shared.u32 [%r10], 999; OUT:"""
     assert run(body, order="eager")[0] == 0
     assert run(body, order="lazy")[0] == 999
 
@@ -127,7 +130,7 @@ def test_cp_async_arrives_at_an_mbarrier(order: dict[str, object], noinc: str, c
     assert run(body, **order).tolist() == [(i ^ 1) + 1 for i in range(32)]
 
 
-# ---- clusters ------------------------------------------------------------------------------------------------------------
+# ---- clusters ------------------------------------------------------------------------------------------------------
 
 CLUSTER_SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 
@@ -135,7 +138,10 @@ CLUSTER_SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 def run_pair(body: str, **options: object) -> np.ndarray:
     """Two CTAs of one cluster; CTA r writes to out[32 r + lane]."""
     data, out = np.arange(1, 65, dtype=np.uint32), np.zeros(64, np.uint32)
-    begin = "mad.lo.s32 %r21, %r20, 32, %r0; mad.wide.u32 %d2, %r21, 4, %d0; mad.wide.u32 %d3, %r21, 4, %d1; xor.b32 %r22, %r20, 1;"
+    begin = (
+        "mad.lo.s32 %r21, %r20, 32, %r0; mad.wide.u32 %d2, %r21, 4, %d0; mad.wide.u32 %d3, %r21, 4, %d1; "
+        "xor.b32 %r22, %r20, 1;"
+    )
     launch(KERNEL.format(body=begin + body), data, out, grid=(2, 1, 1), cluster=(2, 1, 1), **options)
     return out
 
@@ -153,13 +159,17 @@ SWAPPED = [*range(33, 65), *range(1, 33)]
     ],
 )
 def test_the_peers_shared_memory_is_reached_by_address(peer: str) -> None:
-    body = f"ld.global.u32 %r1, [%d2]; st.shared.u32 [%r11], %r1; {CLUSTER_SYNC} {peer} st.global.u32 [%d3], %r2; {CLUSTER_SYNC}"
+    body = (
+        "ld.global.u32 %r1, [%d2]; st.shared.u32 [%r11], %r1; "
+        f"{CLUSTER_SYNC} {peer} st.global.u32 [%d3], %r2; {CLUSTER_SYNC}"
+    )
     for seed in range(3):
         assert run_pair(body, seed=seed).tolist() == SWAPPED
 
 
 def test_remote_atomics_and_ranks() -> None:
-    body = f"""@%p1 st.shared.u32 [%r10], 0; {CLUSTER_SYNC} mapa.shared::cluster.u32 %r5, %r10, 0; getctarank.shared::cluster.u32 %r6, %r5;
+    body = f"""@%p1 st.shared.u32 [%r10], 0; {CLUSTER_SYNC} mapa.shared::cluster.u32 %r5, %r10, 0;
+    getctarank.shared::cluster.u32 %r6, %r5;
     red.shared::cluster.add.u32 [%r5], 1; {CLUSTER_SYNC} ld.shared::cluster.u32 %r2, [%r5]; add.s32 %r2, %r2, %r6;
     st.global.u32 [%d3], %r2; {CLUSTER_SYNC}"""
     assert (run_pair(body) == 64).all()
@@ -187,8 +197,11 @@ def test_red_async_adds_at_the_receiver(order: dict[str, object]) -> None:
 
 @every_order
 def test_multicast_reaches_every_cta_of_the_mask(order: dict[str, object]) -> None:
-    body = f"""@%p1 mbarrier.init.shared::cta.b64 [%r12], 1; @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r12], 128; {CLUSTER_SYNC}
-    setp.eq.s32 %p3, %r20, 0; and.pred %p3, %p3, %p1; mov.u16 %h1, 3; @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r10], [%d0], 128, [%r12], %h1;
+    body = f"""@%p1 mbarrier.init.shared::cta.b64 [%r12], 1;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r12], 128; {CLUSTER_SYNC}
+    setp.eq.s32 %p3, %r20, 0; and.pred %p3, %p3, %p1; mov.u16 %h1, 3;
+    @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+    [%r10], [%d0], 128, [%r12], %h1;
     {wait("%r12", 0)} ld.shared.u32 %r2, [%r11]; st.global.u32 [%d3], %r2; {CLUSTER_SYNC}"""
     assert run_pair(body, **order).tolist() == [*range(1, 33)] * 2
 
@@ -198,12 +211,13 @@ def test_a_bulk_copy_to_the_peer(order: dict[str, object]) -> None:
     body = f"""ld.global.u32 %r1, [%d2]; st.shared.u32 [%r11], %r1; @%p1 mbarrier.init.shared::cta.b64 [%r12], 1;
     @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r12], 128; fence.proxy.async.shared::cta; {CLUSTER_SYNC}
     add.s32 %r5, %r10, 512; mapa.shared::cluster.u32 %r5, %r5, %r22; mapa.shared::cluster.u32 %r6, %r12, %r22;
-    @%p1 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r5], [%r10], 128, [%r6]; {wait("%r12", 0)}
+    @%p1 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r5], [%r10], 128, [%r6];
+    {wait("%r12", 0)}
     ld.shared.u32 %r2, [%r11+512]; st.global.u32 [%d3], %r2; {CLUSTER_SYNC}"""
     assert run_pair(body, **order).tolist() == SWAPPED
 
 
-# ---- reports -------------------------------------------------------------------------------------------------------------
+# ---- reports -------------------------------------------------------------------------------------------------------
 
 
 def deadlock(body: str, **options: object) -> str:
@@ -216,7 +230,12 @@ def deadlock(body: str, **options: object) -> str:
 @every_order
 def test_too_many_expected_bytes(order: dict[str, object]) -> None:
     text = deadlock(LOAD.format(expect=256) + wait("%r12", 0), **order)
-    assert re.search(r"warp 0 lanes 0xffffffff at PTX line \d+ \('mbarrier.try_wait.parity.shared::cta.b64'\) waits on mbarrier at shared offset 1024 \(full\), parity 0: phase parity 0, 0 of 1 arrival pending, 128 bytes owed", text)
+    assert re.search(
+        r"warp 0 lanes 0xffffffff at PTX line \d+ \('mbarrier.try_wait.parity.shared::cta.b64'\) "
+        r"waits on mbarrier at shared offset 1024 \(full\), parity 0: "
+        r"phase parity 0, 0 of 1 arrival pending, 128 bytes owed",
+        text,
+    )
     assert "All arrivals are in, but 128 bytes were announced (expect_tx) that no copy will bring" in text
 
 
@@ -226,12 +245,18 @@ def test_too_few_expected_bytes() -> None:
 
 def test_a_forgotten_expect_tx() -> None:
     body = LOAD.format(expect=128).replace("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r12], 128;", "")
-    assert "Copies brought 128 bytes that nobody announced, and 1 arrival is missing: was arrive.expect_tx forgotten?" in deadlock(body + wait("%r12", 0))
+    assert (
+        "Copies brought 128 bytes that nobody announced, and 1 arrival is missing: was arrive.expect_tx forgotten?"
+        in deadlock(body + wait("%r12", 0))
+    )
 
 
 def test_a_wrong_parity() -> None:
     body = LOAD.format(expect=128) + wait("%r12", 0, "A") + wait("%r12", 1, "B")
-    assert "1 arrival missing, and nobody who could still run arrives: is the parity wrong, or an arrive missing?" in deadlock(body)
+    assert (
+        "1 arrival missing, and nobody who could still run arrives: is the parity wrong, or an arrive missing?"
+        in deadlock(body)
+    )
 
 
 def test_a_barrier_that_a_warp_skips() -> None:
@@ -246,12 +271,17 @@ def test_a_collective_whose_lanes_never_come() -> None:
 
 
 def test_a_barrier_that_was_never_initialised() -> None:
-    with pytest.raises(_emulator.KernelTrap, match=r"on shared offset 1024 \(full\), where no mbarrier has been initialised"):
+    with pytest.raises(
+        _emulator.KernelTrap, match=r"on shared offset 1024 \(full\), where no mbarrier has been initialised"
+    ):
         run(wait("%r12", 0))
 
 
 def test_one_arrival_too_many() -> None:
-    with pytest.raises(_emulator.KernelTrap, match=r"arrives 2 times at the mbarrier at shared offset 1024 \(full\), which waits for 1 of 1 arrivals"):
+    with pytest.raises(
+        _emulator.KernelTrap,
+        match=r"arrives 2 times at the mbarrier at shared offset 1024 \(full\), which waits for 1 of 1 arrivals",
+    ):
         run("@%p1 mbarrier.init.shared::cta.b64 [%r12], 1; @%p1 mbarrier.arrive.shared::cta.b64 %d5, [%r12], 2;")
 
 

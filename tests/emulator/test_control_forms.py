@@ -20,7 +20,9 @@ st.global.u32 [%d3], %r2;
 ret; }}"""
 
 
-def run(body: str, data: np.ndarray | None = None, *, count: int = 32, shared: str = "", **options: object) -> np.ndarray:
+def run(
+    body: str, data: np.ndarray | None = None, *, count: int = 32, shared: str = "", **options: object
+) -> np.ndarray:
     source = np.arange(count, dtype=np.uint32) if data is None else np.ascontiguousarray(data, np.uint32)
     out = np.full(len(source), 0xEEEEEEEE, np.uint32)
     options.setdefault("block", (len(source), 1, 1))
@@ -28,7 +30,7 @@ def run(body: str, data: np.ndarray | None = None, *, count: int = 32, shared: s
     return out
 
 
-# ---- divergence ----------------------------------------------------------------------------------------------------------
+# ---- divergence ----------------------------------------------------------------------------------------------------
 
 
 def test_lanes_that_went_different_ways_meet_again() -> None:
@@ -111,7 +113,7 @@ def test_recursion_is_named() -> None:
         _emulator.Program(text)
 
 
-# ---- collectives ---------------------------------------------------------------------------------------------------------
+# ---- collectives ---------------------------------------------------------------------------------------------------
 
 
 def shuffled(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:
@@ -148,7 +150,10 @@ def test_a_collective_waits_for_all_its_members() -> None:
     assert (run(body) == 0xC0000000).all()
 
 
-@pytest.mark.parametrize(("mode", "bound", "want"), [("all", 99, 1), ("all", 5, 0), ("any", 0, 0), ("any", 1, 1), ("uni", 0, 1), ("uni", 9, 0)])
+@pytest.mark.parametrize(
+    ("mode", "bound", "want"),
+    [("all", 99, 1), ("all", 5, 0), ("any", 0, 0), ("any", 1, 1), ("uni", 0, 1), ("uni", 9, 0)],
+)
 def test_votes(mode: str, bound: int, want: int) -> None:
     body = f"setp.lt.u32 %p1, %r1, {bound}; vote.sync.{mode}.pred %p2, %p1, -1; selp.u32 %r2, 1, 0, %p2;"
     assert (run(body) == want).all()
@@ -168,8 +173,10 @@ def test_match_finds_equal_lanes() -> None:
     ("operation", "model"),
     [
         ("add.u32", lambda v: sum(v)), ("add.s32", lambda v: sum(v)), ("min.u32", min), ("max.u32", max),
-        ("min.s32", lambda v: min(v, key=lambda x: x - (x >> 31 << 32))), ("max.s32", lambda v: max(v, key=lambda x: x - (x >> 31 << 32))),
-        ("and.b32", lambda v: np.bitwise_and.reduce(v)), ("or.b32", lambda v: np.bitwise_or.reduce(v)), ("xor.b32", lambda v: np.bitwise_xor.reduce(v)),
+        ("min.s32", lambda v: min(v, key=lambda x: x - (x >> 31 << 32))),
+        ("max.s32", lambda v: max(v, key=lambda x: x - (x >> 31 << 32))),
+        ("and.b32", lambda v: np.bitwise_and.reduce(v)), ("or.b32", lambda v: np.bitwise_or.reduce(v)),
+        ("xor.b32", lambda v: np.bitwise_xor.reduce(v)),
     ],
 )  # fmt: skip
 def test_reductions(operation: str, model) -> None:
@@ -187,18 +194,20 @@ def test_election_always_takes_the_lowest_lane() -> None:
 
 def test_lane_masks_and_indices() -> None:
     for name, want in {
-        "%laneid": range(32), "%lanemask_eq": [1 << i for i in range(32)], "%lanemask_lt": [(1 << i) - 1 for i in range(32)],
+        "%laneid": range(32), "%lanemask_eq": [1 << i for i in range(32)],
+        "%lanemask_lt": [(1 << i) - 1 for i in range(32)],
         "%lanemask_ge": [(0xFFFFFFFF << i) & 0xFFFFFFFF for i in range(32)], "%ntid.x": [32] * 32, "%warpid": [0] * 32,
     }.items():  # fmt: skip
         assert run(f"mov.u32 %r2, {name};").tolist() == list(want)
 
 
-# ---- barriers ------------------------------------------------------------------------------------------------------------
+# ---- barriers ------------------------------------------------------------------------------------------------------
 
 
 def test_a_barrier_separates_writes_from_reads() -> None:
     body = """mov.u32 %r4, buffer; mad.lo.s32 %r5, %r0, 4, %r4; st.shared.u32 [%r5], %r1; bar.sync 0;
-    mov.u32 %r6, %ntid.x; sub.s32 %r6, %r6, 1; sub.s32 %r6, %r6, %r0; mad.lo.s32 %r5, %r6, 4, %r4; ld.shared.u32 %r2, [%r5];"""
+    mov.u32 %r6, %ntid.x; sub.s32 %r6, %r6, 1; sub.s32 %r6, %r6, %r0; mad.lo.s32 %r5, %r6, 4, %r4;
+    ld.shared.u32 %r2, [%r5];"""
     for count in (32, 100, 256):
         for seed in (0, 1, 2):
             out = run(body, count=count, shared=".shared .align 4 .b8 buffer[1024];", seed=seed)
@@ -206,7 +215,10 @@ def test_a_barrier_separates_writes_from_reads() -> None:
 
 
 def test_exited_threads_are_not_waited_for() -> None:
-    body = "mov.u32 %r2, 1; setp.ge.u32 %p1, %r0, 40; @%p1 st.global.u32 [%d3], %r2; @%p1 exit; bar.sync 0; mov.u32 %r2, 2;"
+    body = (
+        "mov.u32 %r2, 1; setp.ge.u32 %p1, %r0, 40; @%p1 st.global.u32 [%d3], %r2; @%p1 exit; bar.sync 0; "
+        "mov.u32 %r2, 2;"
+    )
     assert run(body, count=96).tolist() == [2] * 40 + [1] * 56
 
 
@@ -217,7 +229,9 @@ def test_producer_arrives_and_consumer_waits_at_a_named_barrier() -> None:
         assert run(body, count=64, shared=".shared .align 4 .b32 cell;", seed=seed).tolist() == [0] * 32 + [42] * 32
 
 
-@pytest.mark.parametrize(("form", "want"), [("popc.u32 %r2, 0, %p1", 10), ("and.pred %p2, 0, %p1", 0), ("or.pred %p2, 0, %p1", 1)])
+@pytest.mark.parametrize(
+    ("form", "want"), [("popc.u32 %r2, 0, %p1", 10), ("and.pred %p2, 0, %p1", 0), ("or.pred %p2, 0, %p1", 1)]
+)
 def test_reducing_barriers(form: str, want: int) -> None:
     tail = " selp.u32 %r2, 1, 0, %p2;" if "pred" in form else ""
     body = f"mov.u32 %r2, 0; setp.lt.u32 %p1, %r0, 10; barrier.red.{form};{tail}"
@@ -241,7 +255,9 @@ def test_a_trap_names_kernel_and_line() -> None:
 
 
 def test_a_runaway_loop_is_stopped_and_shown() -> None:
-    with pytest.raises(_emulator.Runaway, match=r"budget of 1000 warp instructions: kernel k[\s\S]*loop from PTX line 9 to line 9"):
+    with pytest.raises(
+        _emulator.Runaway, match=r"budget of 1000 warp instructions: kernel k[\s\S]*loop from PTX line 9 to line 9"
+    ):
         run("LOOP: add.s32 %r2, %r2, 1; bra LOOP;", step_budget=1000)
 
 

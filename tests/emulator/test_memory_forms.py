@@ -59,7 +59,7 @@ def test_loads_and_stores_move_the_bytes(form: Form) -> None:
         steps = [f"mad.wide.u32 %d2, %r0, {size}, %d0; mad.wide.u32 %d3, %r0, {size}, %d1;"]
         if shared:
             steps.append(f"mov.u32 %r1, buffer; mad.lo.s32 %r1, %r0, {size}, %r1;")
-            here = f"[%r1]{'' if form.opcode == 'ld' else ''}"
+            here = "[%r1]"
             if form.opcode == "ld":
                 steps += [copy[0], f"st.shared{plain} {here}, {registers};", f"{tested} {registers}, {here};", copy[1]]
             else:
@@ -72,7 +72,9 @@ def test_loads_and_stores_move_the_bytes(form: Form) -> None:
         assert (source == result).all(), tested
 
 
-@pytest.mark.parametrize(("kind", "register"), [("u8", 16), ("s8", 16), ("s8", 32), ("s16", 32), ("u16", 64), ("s32", 64), ("s8", 64)])
+@pytest.mark.parametrize(
+    ("kind", "register"), [("u8", 16), ("s8", 16), ("s8", 32), ("s16", 32), ("u16", 64), ("s32", 64), ("s8", 64)]
+)
 def test_narrow_loads_extend_to_the_register(kind: str, register: int) -> None:
     values = np.arange(-16, 16).astype(f"i{BITS[kind] // 8}")
     name = {16: "%h5", 32: "%r5", 64: "%d5"}[register]
@@ -101,7 +103,8 @@ def combine(form: Form, mods: tuple[str, ...], old: int, a: int, b: int, flushed
     x, y = as_type(old, kind), as_type(a, kind)
     return {
         "and": old & a, "or": old | a, "xor": old ^ a, "exch": a, "cas": b if old == a else old, "add": old + a,
-        "inc": 0 if old >= a else old + 1, "dec": a if old == 0 or old > a else old - 1, "min": min(x, y), "max": max(x, y),
+        "inc": 0 if old >= a else old + 1, "dec": a if old == 0 or old > a else old - 1, "min": min(x, y),
+        "max": max(x, y),
     }[operation] % (1 << BITS[kind])  # fmt: skip
 
 
@@ -134,7 +137,9 @@ def test_atomics_update_memory(form: Form) -> None:
         destination = f"{vector(names['d'])}, " if form.opcode == "atom" else ""
         tested = ".".join([form.opcode, *mods])
         if shared:
-            lines.append(f"mov.u32 %r1, buffer; mad.lo.s32 %r1, %r0, {size}, %r1; ld.global.b{bits} {names['d'][0]}, [%d2];")
+            lines.append(
+                f"mov.u32 %r1, buffer; mad.lo.s32 %r1, %r0, {size}, %r1; ld.global.b{bits} {names['d'][0]}, [%d2];"
+            )
             lines.append(f"st.shared.b{bits} [%r1], {names['d'][0]}; {tested} {destination}[%r1], {operands};")
             lines.append(f"ld.shared.b{bits} {names['b'][0]}, [%r1]; st.global.b{bits} [%d2], {names['b'][0]};")
         else:
@@ -191,7 +196,7 @@ def test_matrices_load_and_store_by_rows(trans: str, count: int) -> None:
     assert (data[tiles.size :] == tiles.ravel()).all()
 
 
-# ---- outside of a buffer -------------------------------------------------------------------------------------------------
+# ---- outside of a buffer -------------------------------------------------------------------------------------------
 
 
 def failure(body: str, *args: np.ndarray, shared: str = "", **options: object) -> _emulator.KernelTrap:

@@ -102,7 +102,18 @@ def test_tiled_product(seed: int, threads: int) -> None:
     rng = np.random.default_rng(seed)
     a, b = (rng.integers(-8, 8, (n, n)).astype(np.float32) for _ in range(2))
     c = np.full((n, n), np.nan, np.float32)
-    launch(compile_cuda(BASICS), a, b, c, n, kernel="product", grid=(3, 3, 1), block=(16, 16, 1), seed=seed, threads=threads)
+    launch(
+        compile_cuda(BASICS),
+        a,
+        b,
+        c,
+        n,
+        kernel="product",
+        grid=(3, 3, 1),
+        block=(16, 16, 1),
+        seed=seed,
+        threads=threads,
+    )
     assert (c == a @ b).all()  # small integers: every sum is exact
 
 
@@ -127,13 +138,17 @@ def test_divergent_loops() -> None:
 def test_a_bad_index_names_the_cuda_line() -> None:
     x = np.zeros(100, np.float32)
     line = next(i for i, text in enumerate(BASICS.splitlines(), 1) if "y[i] = a" in text)
-    words = rf"'ld.global.*' reads 4 bytes just past the end of 'saxpy_param_2', which has 400 bytes: kernel saxpy, kernel.cu line {line} "
+    words = (
+        rf"'ld.global.*' reads 4 bytes just past the end of 'saxpy_param_2', which has 400 bytes: "
+        rf"kernel saxpy, kernel.cu line {line} "
+    )
     with pytest.raises(_emulator.KernelTrap, match=words):
         launch(compile_cuda(BASICS), 128, 1.0, x, x, kernel="saxpy", block=(128, 1, 1))
 
 
 CALLS = r"""
-__device__ __noinline__ float horner(float x, int k) { float r = 0; for (int i = 0; i < k; ++i) r = r * x + i; return r; }
+__device__ __noinline__ float horner(float x, int k) { float r = 0; for (int i = 0; i < k; ++i) r = r * x + i;
+return r; }
 struct Pair { int a; double b; };
 __device__ __noinline__ Pair both(Pair p, int k) { return {p.a * k, p.b + k}; }
 extern "C" __global__ void calls(const float* x, float* y, double* z) {
@@ -182,7 +197,9 @@ extern "C" __global__ void formats(const float* x, unsigned char* fp8, float* ba
 
 def test_number_formats_of_the_toolkit_headers() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    x = np.concatenate([np.random.default_rng(0).standard_normal(120) * 50, [0, -0.0, 448, 500, -1e9, 2**-9, 2**-10, 1e-5]]).astype(np.float32)
+    x = np.concatenate(
+        [np.random.default_rng(0).standard_normal(120) * 50, [0, -0.0, 448, 500, -1e9, 2**-9, 2**-10, 1e-5]]
+    ).astype(np.float32)
     fp8, back, halves, brains = np.zeros(128, np.uint8), *(np.zeros(128, np.float32) for _ in range(3))
     launch(compile_cuda(FORMATS), x, fp8, back, halves, brains, block=(128, 1, 1))
     want = np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn)
@@ -212,7 +229,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) pipeline(const float* x, fl
                 int s = t % 2;
                 while (!ptx::mbarrier_try_wait_parity(&empty[s], (t / 2 & 1) ^ 1)) {}
                 ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &full[s], 256);
-                ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, tile[s], x + (blockIdx.x * tiles + t) * 64, 256, &full[s]);
+                ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, tile[s],
+                                   x + (blockIdx.x * tiles + t) * 64, 256, &full[s]);
             }
         return;
     }
@@ -228,7 +246,9 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) pipeline(const float* x, fl
 """
 
 
-@pytest.mark.parametrize("options", [{"order": "eager"}, {"order": "lazy"}, *({"order": "seeded", "seed": s} for s in (1, 2, 3))])
+@pytest.mark.parametrize(
+    "options", [{"order": "eager"}, {"order": "lazy"}, *({"order": "seeded", "seed": s} for s in (1, 2, 3))]
+)
 def test_a_pipeline_of_bulk_copies(options: dict[str, object]) -> None:
     x = np.random.default_rng(0).integers(-99, 99, (4, 7, 64)).astype(np.float32)
     out = np.zeros((4, 64), np.float32)
@@ -237,7 +257,9 @@ def test_a_pipeline_of_bulk_copies(options: dict[str, object]) -> None:
 
 
 def test_the_pipeline_without_its_expect_tx_deadlocks_with_a_story() -> None:
-    program = compile_cuda(PIPELINE.replace("&full[s], 256);\n                ptx::cp", "&full[s], 512);\n                ptx::cp"))
+    program = compile_cuda(
+        PIPELINE.replace("&full[s], 256);\n                ptx::cp", "&full[s], 512);\n                ptx::cp")
+    )
     x, out = np.zeros((2, 7, 64), np.float32), np.zeros((2, 64), np.float32)
     with pytest.raises(_emulator.Deadlock) as caught:
         launch(program, x, out, 7, grid=(2, 1, 1), block=(96, 1, 1), cluster=(2, 1, 1))

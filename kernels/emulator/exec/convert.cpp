@@ -357,8 +357,10 @@ void select_cvt_float(const Choice& c, Instruction& i) {
 void select_cvt_pair(const Choice& c, Instruction& i) {
     i.aux = pack(c);
     const bool plain = i.aux == static_cast<u64>(Round::even);
-    if (c.type(0) == Type::f16x2) i.run = pair_from_f32<kF16, 16>;
-    else i.run = plain ? bf16_pair : pair_from_f32<kBF16, 16>;
+    if (c.type(0) == Type::f16x2)
+        i.run = pair_from_f32<kF16, 16>;
+    else
+        i.run = plain ? bf16_pair : pair_from_f32<kBF16, 16>;
 }
 void select_cvt_fp8(const Choice& c, Instruction& i) {
     i.aux = pack(c);

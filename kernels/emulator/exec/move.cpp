@@ -144,8 +144,10 @@ void select_mov(const Choice& c, Instruction& i) {
         const auto narrow = [&](int k) { return i.op[k].bits <= 32; };  // a sink may be wider
         i.run = i.aux == 1 ? pack : unpack;
         if (i.vector == 2 && bits == 64) {
-            if (i.aux == 1) i.run = pack_words;
-            else if (narrow(0) && narrow(1)) i.run = unpack_words;
+            if (i.aux == 1)
+                i.run = pack_words;
+            else if (narrow(0) && narrow(1))
+                i.run = unpack_words;
         } else if (i.vector == 2 && bits == 32) {
             i.run = i.aux == 1 ? pack_halves : unpack_halves;
         }

@@ -64,6 +64,7 @@ class Lowering {
     [[nodiscard]] std::uint32_t here() const { return static_cast<std::uint32_t>(drafts_.size()); }
 
     // operands.cpp
+    [[nodiscard]] static std::string spelled(const ast::Statement& s);
     void instruction(const ast::Statement& s);
     bool try_form(const Form& form, const ast::Statement& s, const Choice& choice, std::string& why);
     bool fit(const OperandSpec& spec, const Choice& choice, const ast::Operand& o, const ast::Statement& s,
@@ -72,6 +73,7 @@ class Lowering {
                    std::string& why);
     bool fit_address(const ast::Operand& o, const ast::Statement& s, Draft& d, std::string& why);
     bool pack_operands(const Form& form, const ast::Statement& s, const Choice& choice, std::string& why);
+    // flow.cpp
     void branch(const ast::Statement& s, const Form& form, const Choice& choice);
     void call(const ast::Statement& s, const Form& form, const Choice& choice);
     void call_print(const ast::Statement& s, const Form& form, const Choice& choice,

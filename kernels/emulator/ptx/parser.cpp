@@ -4,6 +4,7 @@
 
 #include "ir/errors.hpp"
 #include "ptx/ast.hpp"
+#include "ptx/cursor.hpp"
 
 namespace emu {
 namespace {
@@ -14,9 +15,9 @@ using ast::Statement;
 using ast::Variable;
 using Kind = Token::Kind;
 
-class Parser {
+class Parser : TokenCursor {
   public:
-    explicit Parser(std::string_view text) : tokens_(tokenize(text)) {}
+    explicit Parser(std::string_view text) : TokenCursor(text) {}
 
     ast::Module run() {
         while (now().kind != Kind::end)
@@ -25,40 +26,6 @@ class Parser {
     }
 
   private:
-    [[nodiscard]] const Token& now(std::size_t ahead = 0) const {
-        return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
-    }
-    const Token& take() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
-    bool accept(char c) { return now().is(c) ? (take(), true) : false; }
-    bool accept_dot(std::string_view word) { return now().is_dot(word) ? (take(), true) : false; }
-
-    [[noreturn]] void fail(const std::string& expected) const {
-        const Token& t = now();
-        const std::string found =
-            t.kind == Kind::end ? "the end of the text" : "'" + std::string(t.text.substr(0, 60)) + "'";
-        throw PtxSyntaxError(
-            "Expected " + expected + ", found " + found + " at PTX line " + std::to_string(t.line),
-            {.kernel = std::string(function_), .ptx_line = t.line});
-    }
-    void expect(char c) {
-        if (!accept(c)) fail(std::string("'") + c + "'");
-    }
-    std::string_view word(const char* what) {
-        if (now().kind != Kind::word) fail(what);
-        return take().text;
-    }
-    std::uint64_t integer(const char* what) {
-        if (now().kind != Kind::number) fail(what);
-        const Number number = read_number(take());
-        if (number.kind != Number::Kind::integer) fail(what);
-        return number.integer;
-    }
-    std::uint32_t small(const char* what) {
-        const std::uint64_t value = integer(what);
-        if (value > 0x7fffffff) fail(std::string(what) + " below 2^31");
-        return static_cast<std::uint32_t>(value);
-    }
-
     // ---- module level
     // ------------------------------------------------------------------------------------------
     void module_item() {
@@ -295,7 +262,7 @@ class Parser {
         while (accept(',')) {  // function_name X, inlined_at f l c
             word("an attribute of .loc");
             while (now().kind == Kind::number || now().is('+') ||
-                   (now().kind == Kind::word && !now(1).is(':') && tokens_[at_ - 1].text == "function_name"))
+                   (now().kind == Kind::word && !now(1).is(':') && before().text == "function_name"))
                 take();
         }
     }
@@ -437,10 +404,7 @@ class Parser {
         return o;
     }
 
-    std::vector<Token> tokens_;
-    std::size_t at_ = 0;
     ast::Module module_;
-    std::string_view function_;
     ast::Loc loc_;
     bool typed_ = false;
     int depth_ = 0;

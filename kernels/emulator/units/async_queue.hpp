@@ -46,7 +46,8 @@ class AsyncQueue {
     AsyncQueue(Policy policy, std::uint64_t seed) : policy_(policy), random_(seed) {}
 
     Done push(AsyncOp op);
-    // Called between turns of the warps: the seeded policy completes something now and then. True where it did.
+    // Called between turns of the warps: the seeded policy completes something now and then. True where it
+    // did.
     bool tick();
     // Nothing can run: completes one operation. False where none is left that could.
     bool force_one();
