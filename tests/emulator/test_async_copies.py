@@ -167,6 +167,25 @@ def test_the_peers_shared_memory_is_reached_by_address(peer: str) -> None:
         assert run_pair(body, seed=seed).tolist() == SWAPPED
 
 
+def test_an_exited_thread_counts_once_at_the_cluster_barrier() -> None:
+    # CTA 1 arrives and leaves; CTA 0 dawdles before it arrives: the wait must still be for CTA 0's own arrival.
+    body = """barrier.cluster.arrive.aligned; setp.eq.s32 %p3, %r20, 1; @%p3 exit;
+    mov.u32 %r5, 200; L: sub.s32 %r5, %r5, 1; setp.ne.s32 %p4, %r5, 0; @%p4 bra L;
+    barrier.cluster.wait.aligned; st.global.u32 [%d3], 7;"""
+    for seed in range(3):
+        assert run_pair(body, seed=seed).tolist() == [7] * 32 + [0] * 32
+    late = body.replace(
+        "barrier.cluster.arrive.aligned; setp", "setp.eq.s32 %p5, %r20, 1; @%p5 barrier.cluster.arrive; setp"
+    )
+    late = late.replace("barrier.cluster.wait.aligned;", "barrier.cluster.arrive; barrier.cluster.wait;")
+    assert run_pair(late).tolist() == [7] * 32 + [0] * 32
+
+
+def test_arriving_twice_at_the_cluster_barrier_is_named() -> None:
+    with pytest.raises(_emulator.KernelTrap, match=r"twice without a barrier.cluster.wait between"):
+        run_pair("barrier.cluster.arrive; barrier.cluster.arrive; barrier.cluster.wait;")
+
+
 def test_remote_atomics_and_ranks() -> None:
     body = f"""@%p1 st.shared.u32 [%r10], 0; {CLUSTER_SYNC} mapa.shared::cluster.u32 %r5, %r10, 0;
     getctarank.shared::cluster.u32 %r6, %r5;

@@ -229,6 +229,13 @@ def test_producer_arrives_and_consumer_waits_at_a_named_barrier() -> None:
         assert run(body, count=64, shared=".shared .align 4 .b32 cell;", seed=seed).tolist() == [0] * 32 + [42] * 32
 
 
+def test_a_guarded_barrier_holds_only_the_lanes_that_execute_it() -> None:
+    # Lanes 0 to 15 wait for lanes 16 to 31, which come to the same barrier by another way.
+    body = """mov.u32 %r2, 1; setp.lt.u32 %p1, %r0, 16; @%p1 barrier.sync 1; @%p1 bra OUT;
+    mov.u32 %r2, 2; barrier.sync 1; OUT:"""
+    assert run(body).tolist() == [1] * 16 + [2] * 16
+
+
 @pytest.mark.parametrize(
     ("form", "want"), [("popc.u32 %r2, 0, %p1", 10), ("and.pred %p2, 0, %p1", 0), ("or.pred %p2, 0, %p1", 1)]
 )

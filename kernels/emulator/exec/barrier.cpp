@@ -81,9 +81,13 @@ Step bar_red(Warp& w, const Instruction& i, u32 mask) {  // ops: d, number, coun
     return Step::next;
 }
 
-Step cluster_arrive(Warp& w, const Instruction&, u32 mask) {
+Step cluster_arrive(Warp& w, const Instruction& i, u32 mask) {
     Cluster& cluster = w.cta().cluster();
+    if (w.cluster_phase != cluster.cluster_generation) w.cluster_lanes = 0;
+    if ((w.cluster_lanes & mask) != 0)
+        w.trap(i, w.cluster_lanes & mask, "'" + w.text(i) + "' twice without a barrier.cluster.wait between");
     w.cluster_phase = cluster.cluster_generation;
+    w.cluster_lanes |= mask;
     cluster.cluster_arrive(static_cast<u32>(std::popcount(mask)));
     return Step::next;
 }

@@ -103,8 +103,9 @@ class Warp {
     [[nodiscard]] int number() const { return number_; }
     [[nodiscard]] std::array<std::uint32_t, 3> thread(int lane) const;
     [[nodiscard]] std::byte* local() { return local_.get(); }
-    std::uint64_t cluster_phase =
-        ~std::uint64_t{0};    // generation of the cluster barrier this warp has arrived at
+    // The generation of the cluster barrier that lanes of this warp have arrived at, and which lanes.
+    std::uint64_t cluster_phase = ~std::uint64_t{0};
+    std::uint32_t cluster_lanes = 0;
     std::uint32_t carry = 0;  // condition code of the add.cc family, one bit a lane
     std::uint64_t instructions = 0, lane_instructions = 0;  // since the last turn
     std::uint64_t elapsed = 0;                              // instructions of earlier turns

@@ -98,6 +98,10 @@ Step Warp::branch_table(const std::vector<std::uint32_t>& table, const std::uint
 
 Step Warp::exit(std::uint32_t mask) {
     alive_ &= ~mask;
+    // Who has exited counts as arrived at the cluster barrier, but not twice.
+    Cluster& cluster = cta_.cluster();
+    if (cluster_phase == cluster.cluster_generation)
+        cluster.cluster_arrived -= static_cast<std::uint32_t>(std::popcount(mask & cluster_lanes));
     Split& s = split();
     s.mask &= ~mask;
     if (s.mask == 0)
@@ -239,7 +243,12 @@ std::uint32_t Warp::run_split(std::uint32_t quantum) {
             return done;
         }
         if (step == Step::yield) ++splits_[current_].pc;
-        if (step == Step::park) --done, busy -= static_cast<std::uint32_t>(std::popcount(active));
+        if (step == Step::park) {
+            --done, busy -= static_cast<std::uint32_t>(std::popcount(active));
+            // Lanes that the guard excludes do not wait with the others.
+            splits_[current_].mask = active;
+            if (active != mask) splits_.push_back({.pc = pc + 1, .mask = mask & ~active});
+        }
         instructions += done, lane_instructions += busy;
         return step == Step::yield ? quantum : done;
     }
