@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,22 @@ def test_damaged_file_is_set_aside_and_kept(file: Path, capsys: pytest.CaptureFi
     assert f"it is kept as {aside}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", '{"exercises": [1]}', '{"exercises": {"01.1": 3}}', "\x00"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{}",
+        '{"exercises": [1]}',
+        '{"exercises": {"01.1": 3}}',
+        '{"exercises": {"01.1": {"tries": "x"}}}',
+        '{"exercises": {"01.1": {"tries": null}}}',
+        '{"exercises": {"01.1": {"hint": [1]}}}',
+        '{"exercises": {"01.1": {"kind": 3}}}',
+        "[" * 100_000,
+        "\x00",
+    ],
+    ids=range(10),
+)
 def test_any_other_content_is_damage(file: Path, content: str) -> None:
     file.write_text(content)
     assert board.read(file) == {}
@@ -119,6 +135,30 @@ def test_where_nothing_can_be_written_the_check_goes_on(monkeypatch: pytest.Monk
     monkeypatch.setattr(board, "_unsaved", {})
     board.record(verdict("failed", kind="bias"))
     assert board.last_kind("99.1") == "bias"
+
+
+def test_change_that_could_not_be_saved_is_shown_and_saved_later(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board.record(verdict("failed", "01.1"))
+    kept = file.read_text()
+    with monkeypatch.context() as full:
+        full.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError("no space left on device")))
+        board.record(verdict("passed", "01.1"))
+    assert file.read_text() == kept
+    assert not list(file.parent.glob("*.tmp"))
+    assert {row.exercise for row in board.progress().rows if row.state == "right"} == {"01.1"}
+    board.record(verdict("failed", "02.1"))
+    assert {name: entry["state"] for name, entry in json.loads(file.read_text())["exercises"].items()} == {
+        "01.1": "passed",
+        "02.1": "failed",
+    }
+    assert board._unsaved == {}
+
+
+def test_file_that_cannot_be_read_is_not_overwritten(file: Path) -> None:
+    file.mkdir()
+    board.record(verdict("failed", kind="bias"))
+    assert board.last_kind("99.1") == "bias"
+    assert file.is_dir()
 
 
 def test_the_real_board_lists_every_exercise(file: Path) -> None:

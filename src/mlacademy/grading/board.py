@@ -45,47 +45,81 @@ def read(path: Path | None) -> dict[str, Record]:
     if path is None:
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        records = content["exercises"]
-        if not isinstance(records, dict) or not all(isinstance(record, dict) for record in records.values()):
-            raise ValueError("records are not objects")
-    except FileNotFoundError:
-        return {}
+        return _load(path)
     except OSError:
         return {}
-    except (ValueError, KeyError, TypeError):
+
+
+def _load(path: Path) -> dict[str, Record]:
+    """As :func:`read`; raises ``OSError`` where the file can be neither read nor set aside."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        records = content["exercises"]
+        if not isinstance(records, dict) or not all(map(_is_record, records.values())):
+            raise ValueError("records are not of the form")
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, RecursionError):
         aside = path.with_name(f"progress.damaged-{time.time_ns()}.json")
-        with contextlib.suppress(OSError):
-            os.replace(path, aside)
-            print(f"The progress file could not be read; it is kept as {aside}, and a new one begins.")
+        os.replace(path, aside)
+        print(f"The progress file could not be read; it is kept as {aside}, and a new one begins.")
         return {}
     return dict(records)
 
 
+def _is_record(value: Any) -> bool:
+    """Whether the fields that this module reads have the types that it writes."""
+    return isinstance(value, dict) and all(
+        isinstance(value[field], kind)
+        for field, kind in (("tries", int), ("hint", int), ("state", str), ("kind", str), ("passed", str))
+        if field in value
+    )
+
+
 @contextlib.contextmanager
 def _changing(exercise: str) -> Iterator[Record]:
-    """The record of one exercise, to be changed in place. Where nothing can be written, the change is lost quietly."""
+    """The record of one exercise, to be changed in place.
+
+    Where the file cannot be read or written, it stays as it is, and the change is kept until it can be saved or the
+    notebook's process ends.
+    """
     path = progress_file()
-    if path is None:
-        yield _unsaved.setdefault(exercise, {})
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o644)
-    except OSError:
-        yield _unsaved.setdefault(exercise, {})
-        return
+    records: dict[str, Record] | None = None
+    with contextlib.ExitStack() as stack:
+        if path is not None:
+            with contextlib.suppress(OSError):
+                records = {**stack.enter_context(_locked(path)), **_unsaved}
+        entry = (_unsaved if records is None else records).setdefault(exercise, {})
+        yield entry
+        if path is None or records is None:
+            return
+        try:
+            _save(path, records)
+            _unsaved.clear()
+        except OSError:
+            _unsaved[exercise] = entry
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[dict[str, Record]]:
+    """The records in the file, which no other process changes meanwhile. Raises ``OSError``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        records = read(path)
-        yield records.setdefault(exercise, {})
-        text = json.dumps({"version": 1, "exercises": records}, indent=1, sort_keys=True) + "\n"
-        draft = path.with_name(f"progress.{os.getpid()}.tmp")
-        with contextlib.suppress(OSError):
-            draft.write_text(text, encoding="utf-8")
-            os.replace(draft, path)
+        yield _load(path)
     finally:
         os.close(lock)
+
+
+def _save(path: Path, records: dict[str, Record]) -> None:
+    text = json.dumps({"version": 1, "exercises": records}, indent=1, sort_keys=True) + "\n"
+    draft = path.with_name(f"progress.{os.getpid()}.tmp")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 _unsaved: dict[str, Record] = {}
@@ -113,8 +147,7 @@ def record(verdict: Verdict, *, handed_in: bool = False) -> None:
 
 def last_kind(exercise: str) -> str:
     """What the last check of an exercise found; empty when it was not checked yet."""
-    path = progress_file()
-    records = read(path) or _unsaved
+    records = {**read(progress_file()), **_unsaved}
     return str(records.get(exercise, {}).get("kind", ""))
 
 
@@ -180,7 +213,7 @@ _STATES = {"passed": "right", "failed": "not right yet", "unanswered": "open", "
 
 def progress(start: str | Path | None = None) -> Board:
     """All exercises with their state, as the progress file for ``start`` has them."""
-    records = read(progress_file(start)) or dict(_unsaved)
+    records = {**read(progress_file(start)), **_unsaved}
     rows = []
     for exercise in judges.all_exercises():
         entry = records.get(exercise.id, {})
