@@ -78,6 +78,31 @@ def test_single_functions_can_be_forbidden(make: Callable[..., Exercise], name: 
     assert judge(make(forbids=(name,)), uses_it).summary.startswith(f"The answer uses {name}:")
 
 
+@pytest.mark.parametrize("forbidden", ["torch.softmax", "torch.nn.functional.softmax", "torch.Tensor.softmax"])
+@pytest.mark.parametrize("spelling", ["torch.softmax", "Tensor.softmax", "special.softmax", "functional.softmax"])
+def test_function_of_torch_is_forbidden_in_every_place(
+    make: Callable[..., Exercise], forbidden: str, spelling: str
+) -> None:
+    def uses_it(x: Any, factor: int) -> Any:
+        import torch
+
+        place, _, name = spelling.partition(".")
+        holder = {"torch": torch, "Tensor": torch.Tensor, "special": torch.special, "functional": torch.nn.functional}
+        return getattr(holder[place], name)(torch.from_numpy(x), 0)
+
+    verdict = judge(make(forbids=(forbidden,)), uses_it)
+    assert verdict.kind == "library"
+    assert verdict.summary.startswith("The answer uses torch.")
+    both = make(forbids=("torch.softmax", "torch.nn.functional.softmax"))
+    assert judge(both, lambda x, factor: x * np.float32(factor))
+
+
+def test_tables_of_the_library_are_refused(exercise: Exercise) -> None:
+    assert judge(exercise, lambda x, factor: fp8._E4M3_TABLE[:3]).summary.startswith(
+        "The answer uses mlacademy.fp8._E4M3_TABLE:"
+    )
+
+
 @pytest.mark.parametrize("name", ["ml_dtypes.float8_e4m3fn", "torch.float8_e4m3fn"])
 @pytest.mark.parametrize("early", [False, True], ids=["looked up inside", "bound before"])
 def test_a_number_format_can_be_forbidden(make: Callable[..., Exercise], name: str, early: bool) -> None:

@@ -83,6 +83,9 @@ def test_several_outputs_are_told_apart(make: Callable[..., Exercise]) -> None:
     assert judge(two, lambda x, factor: (x * np.float32(factor), 0)).summary == "size is 0, expected 3."
     assert judge(two, lambda x, factor: x).summary == "scale returned one result; expected 2: y, size."
     assert judge(two, lambda x, factor: (x, 1, 2)).summary == "scale returned 3 results; expected 2: y, size."
+    generator = judge(two, lambda x, factor: (number for number in x))
+    assert generator.summary.startswith("scale returned a generator (yield instead of return")
+    assert generator.summary.endswith("; expected 2: y, size.")
 
 
 def test_own_comparison_gets_plain_data_and_may_fail(make: Callable[..., Exercise]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from mlacademy.fp8 import decode_e4m3
 from mlacademy.grading import Close, Exact, Exercise, judge, wire
 from mlacademy.grading.process import Job, Worker, shared
 
@@ -49,6 +51,27 @@ def raises(x: Any, factor: int) -> Any:
 
 def raises_from_numpy(x: Any, factor: int) -> Any:
     return np.concatenate([x, np.zeros((2, 2))])
+
+
+def meets_what_torch_lacks(x: Any, factor: int) -> Any:
+    import torch
+
+    return torch.ones(2, dtype=torch.bool).abs()
+
+
+def raises_a_paragraph(x: Any, factor: int) -> Any:
+    raise ValueError("first line\n\n  second line\n" + "and more " * 100)
+
+
+def meta_tensor(x: Any, factor: int) -> Any:
+    import torch
+
+    return torch.empty(3, device="meta")
+
+
+def writes_a_file(x: Any, factor: int) -> Any:
+    with open("result.txt", "w") as file:
+        file.write("result")
 
 
 class Unprintable(Exception):
@@ -183,6 +206,10 @@ SENTENCES: list[tuple[str, Callable[..., Any], str, str]] = [
     ("recursion", recurses, "raised", "scale calls itself without an end."),
     ("exception", raises, "raised", "scale raised KeyError: 'no 3 rows'."),
     ("exception inside NumPy", raises_from_numpy, "raised", "scale raised ValueError: all the input array"),
+    ("what torch lacks", meets_what_torch_lacks, "raised", 'scale raised NotImplementedError: "abs_cpu" not impl'),
+    ("exception of many lines", raises_a_paragraph, "raised", "scale raised ValueError: first line second line and"),
+    ("writing a file", writes_a_file, "raised", "scale raised PermissionError:"),
+    ("tensor without numbers", meta_tensor, "type", "y is a tensor on the device meta, which has no numbers; expected"),
     ("unprintable exception", raises_something_unprintable, "raised", "scale raised Unprintable."),
     ("changed input", mutates, "changed inputs", "scale changed its input x; it must leave its inputs as they were."),
     ("changed input, right result", mutates_and_returns_a_copy, "changed inputs", "scale changed its input x"),
@@ -304,6 +331,21 @@ def test_flood_of_output_is_cut(exercise: Exercise) -> None:
     assert verdict
     assert len(verdict.printed) < 4000
     assert verdict.printed.endswith("… and much more")
+
+
+def test_cached_functions_travel(exercise: Exercise) -> None:
+    @functools.cache
+    def triangle(n: int) -> int:
+        return n and n + triangle(n - 1)
+
+    @functools.lru_cache(maxsize=2, typed=True)
+    def scale(x: Any, factor: int) -> Any:
+        return x
+
+    assert judge(exercise, lambda x, factor: x * np.float32(triangle(factor) - factor))
+    verdict = judge(exercise, scale)
+    assert verdict.summary == "scale raised TypeError: unhashable type: 'numpy.ndarray'."
+    assert judge(exercise, functools.cache(decode_e4m3)).kind == "library"
 
 
 def test_what_cannot_travel_is_named(exercise: Exercise) -> None:

@@ -136,14 +136,14 @@ def of_end(exercise: Exercise, reply: Reply) -> Failure | None:
 
 
 def _load_failed(exercise: Exercise, message: dict[str, Any]) -> Failure:
-    kind, text = str(message.get("type")), str(message.get("text"))
+    kind, text = _error(message)
     if kind == "NameError" and text == exercise.entry:
         return missing(exercise)
     if kind == "LibraryCall":
         return library(exercise, text)
     if kind == "MemoryError":
         return _memory(exercise)
-    return Failure("load", f"{exercise.entry} could not be loaded by the checker: {kind}: {text[:300]}")
+    return Failure("load", f"{exercise.entry} could not be loaded by the checker: {kind}: {text}")
 
 
 def of_message(exercise: Exercise, message: dict[str, Any], answer: Any) -> Failure | None:
@@ -166,18 +166,24 @@ def of_message(exercise: Exercise, message: dict[str, Any], answer: Any) -> Fail
     return None
 
 
+def _error(message: dict[str, Any]) -> tuple[str, str]:
+    """The class and the text of an exception, on one line: some libraries write whole paragraphs."""
+    kind, text = str(message.get("type")), " ".join(str(message.get("text")).split())
+    return kind, text if len(text) <= 300 else text[:299] + "…"
+
+
 def _memory(exercise: Exercise) -> Failure:
     return Failure("memory", f"{exercise.entry} asked for more memory than the {MEMORY >> 30} GiB an answer may use.")
 
 
 def _raised(exercise: Exercise, message: dict[str, Any], answer: Any) -> Failure:
-    kind, text = str(message.get("type")), str(message.get("text"))
+    kind, text = _error(message)
     bases = [str(base) for base in message.get("bases") or []]
     frames = [frame for frame in message.get("frames") or [] if isinstance(frame, list) and len(frame) == 3]
     own = [frame for frame in frames if _is_own(str(frame[0]))]
     if kind == "LibraryCall":
         return library(exercise, text)
-    if "NotImplementedError" in bases:
+    if "NotImplementedError" in bases and (not text or "not answered yet" in text):
         return unanswered(exercise)
     if "MemoryError" in bases:
         return _memory(exercise)
@@ -195,7 +201,8 @@ def _raised(exercise: Exercise, message: dict[str, Any], answer: Any) -> Failure
         )
         return Failure("raised", sentence, why, lines=_own_lines(own, answer))
     sentence = f"{exercise.entry} raised {kind}" + (f": {text}" if text else "") + ("" if text.endswith(".") else ".")
-    return Failure("raised", sentence, lines=_own_lines(own, answer))
+    why = "An answer may not write files, start processes or use the network." if kind == "PermissionError" else ""
+    return Failure("raised", sentence, why, lines=_own_lines(own, answer))
 
 
 _LIBRARIES = tuple(
@@ -224,6 +231,8 @@ def _own_lines(frames: list[list[Any]], answer: Any) -> tuple[str, ...]:
         if file not in known:
             fitting = [code for code in codes if code.co_name == function and code.co_firstlineno <= line]
             file = max(fitting, key=lambda code: code.co_firstlineno).co_filename if fitting else ""
+            if not _is_own(file):
+                continue
         source = linecache.getline(file, line).strip() if file in known else ""
         lines.append(f"line {line} in {function}" + (f": {source}" if source else ""))
     return tuple(lines)

@@ -14,6 +14,8 @@ import types
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import numpy as np
+
 JUDGES = "mlacademy.grading.judges"
 """Never importable where an answer runs."""
 
@@ -61,8 +63,18 @@ def prepare(forbids: list[str]) -> Calls:
     sys.modules[JUDGES] = None  # type: ignore[assignment]
     for name in forbids:
         resolve(name)
-    _calls.forbids = list(forbids)
+    _calls.forbids = list(dict.fromkeys(spelling for name in forbids for spelling in _spellings(name)))
     return _calls
+
+
+def _spellings(name: str) -> list[str]:
+    """The name, and for a function of torch the other places where torch has it: ``x.softmax()``, ``torch.special``."""
+    top, _, attribute = name.partition(".")
+    if top != "torch" or not attribute or _import(name) is not None:
+        return [name]
+    last = attribute.rpartition(".")[2]
+    places = ("torch", "torch.Tensor", "torch.special", "torch.nn.functional")
+    return [name, *(f"{place}.{last}" for place in places if resolve(f"{place}.{last}")[0] is not None)]
 
 
 def close() -> None:
@@ -118,7 +130,7 @@ def _close_module(name: str) -> None:
             key
             for key, value in vars(module).items()
             if not key.startswith("__")
-            and (callable(value) or isinstance(value, types.ModuleType))
+            and (callable(value) or isinstance(value, (types.ModuleType, np.ndarray)))
             and _lives_in(value, name)
         }
         _close_names(module, own)

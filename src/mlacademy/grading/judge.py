@@ -6,6 +6,7 @@ The reference and every expected value stay in this process. The worker gets the
 from __future__ import annotations
 
 import functools
+import io
 import os
 import sys
 import time
@@ -91,7 +92,7 @@ def _job(exercise: Exercise, answer: Any, prepared: list[Prepared]) -> Job | Fai
     pickled = None
     if not isinstance(answer, Source):
         try:
-            pickled = cloudpickle.dumps(answer)
+            pickled = _pickled(answer)
         except Exception as error:
             return failures.unpicklable(exercise, error)
         if len(pickled) > MAX_ANSWER:
@@ -113,6 +114,30 @@ def _job(exercise: Exercise, answer: Any, prepared: list[Prepared]) -> Job | Fai
         call_seconds=exercise.seconds,
         total_seconds=4 * exercise.seconds,
     )
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
+    """cloudpickle that also sends a function under ``functools.cache`` or ``lru_cache`` by value, its cache empty."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, functools._lru_cache_wrapper) and not _importable(value):
+            return _cached, (value.__wrapped__, value.cache_parameters())
+        return super().reducer_override(value)
+
+
+def _importable(value: Any) -> bool:
+    module = sys.modules.get(value.__module__)
+    return value.__module__ != "__main__" and getattr(module, value.__qualname__, None) is value
+
+
+def _cached(function: Any, parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _pickled(answer: Any) -> bytes:
+    with io.BytesIO() as file:
+        _Pickler(file).dump(answer)
+        return file.getvalue()
 
 
 def _conclude(exercise: Exercise, outcomes: list[Outcome], reply: Reply, begin: float, *, more: bool) -> Verdict:

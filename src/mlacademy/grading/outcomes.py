@@ -171,6 +171,7 @@ def difference(exercise: Exercise, case: Case, expected: Any, got: Any) -> Diffe
         return (how if isinstance(how, Compare) else how[0])(names[0], expected, got, axes, magnitude)
     if not isinstance(got, (list, tuple)) or len(got) != len(names):
         came = f"{len(got)} results" if isinstance(got, (list, tuple)) else "one result"
+        came = got.what if isinstance(got, Foreign) else came
         sentence = f"{exercise.entry} returned {came}; expected {len(names)}: {', '.join(names)}."
         return Difference(exercise.entry, "length", len(names), came, sentence=sentence)
     for position, name in enumerate(names):

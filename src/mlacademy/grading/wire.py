@@ -117,12 +117,14 @@ class _Writer:
                 return {"t": "foreign", "v": f"a {plain.layout} tensor"}
             if plain.numel() * plain.element_size() > MAX_BYTES:
                 raise WireError(f"a result of more than {MAX_BYTES >> 20} MB")
-            plain = plain.cpu().resolve_conj().resolve_neg()
-            if name == "bfloat16" or name.startswith("float8"):
-                plain = plain.float()
+            if plain.device.type == "meta":
+                return {"t": "foreign", "v": "a tensor on the device meta, which has no numbers"}
             try:
+                plain = plain.cpu().resolve_conj().resolve_neg()
+                if name == "bfloat16" or name.startswith("float8"):
+                    plain = plain.float()
                 array = plain.numpy()
-            except (TypeError, RuntimeError):
+            except (TypeError, RuntimeError):  # NotImplementedError is a RuntimeError
                 return {"t": "foreign", "v": f"a tensor of dtype {name}"}
         return self.array(array, {"torch": name})
 
