@@ -54,9 +54,14 @@ def canonical(notebook: Notebook) -> Notebook:
 
 def read(path: str | Path) -> Notebook:
     """Load a notebook file as plain dictionaries. Raises ``ValueError`` when it is not a version-4 notebook."""
+    return loads(Path(path).read_bytes(), path)
+
+
+def loads(data: bytes, path: str | Path) -> Notebook:
+    """The notebook in ``data``, the content of the file at ``path``. Raises as :func:`read`."""
     try:
-        notebook = json.loads(Path(path).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+        notebook = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or JSON nested without end
         raise ValueError(f"{path} is not a notebook: {error}") from error
     if not isinstance(notebook, dict) or notebook.get("nbformat") != 4 or "cells" not in notebook:
         raise ValueError(f"{path} is not a version-4 notebook")

@@ -97,6 +97,16 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Class:
     hangs["cells"] = [c for c in hangs["cells"] if c["id"] != "13-1-hidden"]
     made.hand_in("hal", hangs)
     made.hand_in("joe", "this is not a notebook")
+    made.hand_in("lea", "[" * 100_000)
+    copied = made.solved()
+    for position in (1, len(copied["cells"]) + 1):
+        copied["cells"].insert(position, {**cell(copied, "13-1-answer"), "id": f"copy-{position}"})
+    made.hand_in("mia", copied)
+    for student, target in (("ned", "../../ada/13_block_gemm.ipynb"), ("oda", "nothing.ipynb")):
+        (made.submissions / student / NAME).mkdir(parents=True)
+        (made.submissions / student / NAME / f"{NAME}.ipynb").symlink_to(target)
+    (made.submissions / "pia" / NAME).mkdir(parents=True)
+    os.mkfifo(made.submissions / "pia" / NAME / f"{NAME}.ipynb")
     bare = '{"cell_type": "code", "source": "x = 1"}, {"cell_type": "magic"}'
     made.hand_in("kim", f'{{"cells": [{bare}], "metadata": {{}}, "nbformat": 4, "nbformat_minor": 5}}')
     return made
@@ -148,7 +158,23 @@ def test_endless_cell_and_deleted_test_cost_nothing_else(first: Any) -> None:
     assert points(grades, "hal") == [4, None, None, None]
 
 
-@pytest.mark.parametrize(("student", "text"), [("joe", "not a notebook: no points"), ("kim", "There is no block_gemm")])
+def test_copied_answer_cell_costs_nothing(first: Any) -> None:
+    grades, _ = first
+    assert points(grades, "mia") == [4, None, None, None]
+    assert note(grades, "mia") == ""
+
+
+@pytest.mark.parametrize(
+    ("student", "text"),
+    [
+        ("joe", "not a notebook: no points"),
+        ("kim", "There is no block_gemm"),
+        ("lea", "not a notebook: no points"),
+        ("ned", "not a notebook: no points"),  # a link to ada's answers
+        ("oda", "not a notebook: no points"),  # a link to nothing
+        ("pia", "not a notebook: no points"),  # a pipe
+    ],
+)
 def test_broken_file_is_a_row_with_a_note(first: Any, student: str, text: str) -> None:
     grades, _ = first
     assert points(grades, student) == [0, 0, 0, 0]
@@ -162,16 +188,17 @@ def test_tables_are_written(first: Any) -> None:
     assert lines[0] == ["student", "assignment", "exercise", "points", "max", "needs manual grading", "note"]
     assert lines[1] == ["ada", NAME, "13.1", "4", "4", "no", ""]
     assert lines[2] == ["ada", NAME, "13.2", "", "2", "yes", ""]
-    assert len(lines) == 1 + 7 * 4
+    assert len(lines) == 1 + 12 * 4
     passed = {total.student: total.passed for total in grades.totals}
     assert passed == {
         "ada": "pending",
         "hal": "pending",
+        "mia": "pending",
         "dan": "no",
-        **dict.fromkeys(["bob", "eve", "joe", "kim"], "no"),
+        **dict.fromkeys(["bob", "eve", "joe", "kim", "lea", "ned", "oda", "pia"], "no"),
     }
     assert said[0] == f"preparing {NAME}"
-    assert said[1] == f"[1/7] ada/{NAME}"
+    assert said[1] == f"[1/12] ada/{NAME}"
     assert grades.gradebook.is_file()
 
 
@@ -202,7 +229,9 @@ def test_second_run_grades_what_changed_and_keeps_manual_scores(group: Class, fi
     said: list[str] = []
     again = group.grade(said)
     assert [line for line in said if line.endswith("unchanged")] == [
-        f"[{n}/6] {who}/{NAME}: unchanged" for n, who in ((1, "ada"), (3, "dan"), (4, "hal"), (5, "joe"), (6, "kim"))
+        f"[{n}/11] {who}/{NAME}: unchanged"
+        for n, who in enumerate(("ada", "bob", "dan", "hal", "joe", "kim", "lea", "mia", "ned", "oda", "pia"), 1)
+        if who != "bob"
     ]
     assert points(again, "ada") == [4, 2, 1.5, 1]
     assert points(again, "bob") == [4, None, None, None]

@@ -86,6 +86,18 @@ class _Submission:
     assignment: str
     path: Path
 
+    def content(self, folder: Path) -> bytes:
+        """The bytes of the file, handed in under ``folder``.
+
+        Empty for what is no file or cannot be read, and for a link that leads out of the student's own folder, say to
+        another student's answers.
+        """
+        try:
+            own = self.path.resolve().is_relative_to((folder / self.student).resolve())
+            return self.path.read_bytes() if own and self.path.is_file() else b""
+        except (OSError, RuntimeError):
+            return b""
+
 
 def grade(
     submissions: str | Path,
@@ -122,24 +134,25 @@ def grade(
     try:
         with _course(root, out, {one.assignment for one in found}, trusted, cell_seconds, say) as course:
             for number, one in enumerate(found, 1):
-                mark = _mark(root, one)
+                content = one.content(folder)
+                mark = _mark(root, one, content)
                 key = f"{one.student}/{one.assignment}"
                 if seen.get(key, {}).get("sha256") == mark:
                     say(f"[{number}/{len(found)}] {key}: unchanged")
                     continue
                 say(f"[{number}/{len(found)}] {key}")
-                seen[key] = {"sha256": mark, "notes": _grade_one(course, one, worker)}
+                seen[key] = {"sha256": mark, "notes": _grade_one(course, one, content, worker)}
                 _write_json(out / "seen.json", seen)
             return _export(course, out, seen)
     finally:
         worker.close()
 
 
-def _mark(root: Path, one: _Submission) -> str:
+def _mark(root: Path, one: _Submission, content: bytes) -> str:
     """A digest of everything that a submission's points depend on: itself, the assignment, the judges."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(hashlib.sha256(content).digest())
     judging = sorted(Path(judges.__file__).parent.glob("*.py"))
-    for path in [one.path, root / "solutions" / one.assignment / f"{one.assignment}.ipynb", *judging]:
+    for path in [root / "solutions" / one.assignment / f"{one.assignment}.ipynb", *judging]:
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -151,7 +164,7 @@ def _find(folder: Path, known: list[str]) -> Iterator[_Submission]:
         for path in [*student.glob("*.ipynb"), *student.glob("*/*.ipynb")]:
             by_name.setdefault(_COPY.sub("", path.stem), []).append(path)
         for name in known:
-            candidates = sorted(by_name.get(name, []), key=lambda path: (path.stem == name, path.stat().st_mtime))
+            candidates = sorted(by_name.get(name, []), key=lambda path: (path.stem == name, path.lstat().st_mtime))
             if candidates:
                 yield _Submission(student.name, name, candidates[-1])
 
@@ -183,15 +196,15 @@ def _course(root: Path, out: Path, names: set[str], trusted: bool, cell_seconds:
         yield interface
 
 
-def _grade_one(course: Any, one: _Submission, worker: Worker) -> dict[str, str]:
+def _grade_one(course: Any, one: _Submission, content: bytes, worker: Worker) -> dict[str, str]:
     """Autograde and judge again; returns notes by exercise (and ``""`` for the whole notebook)."""
     notes: dict[str, str] = {}
     folder = Path(course.coursedir.root)
     target = folder / "submitted" / one.student / one.assignment / f"{one.assignment}.ipynb"
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        notebook = _mended(notebooks.read(one.path))
-    except (OSError, ValueError):
+        notebook = _mended(notebooks.loads(content, one.path))
+    except ValueError:
         _score_zero(course, one)
         return {"": "not a notebook: no points"}
     _restore(notebook, notebooks.read(folder / "exercises" / one.assignment / f"{one.assignment}.ipynb"))
@@ -226,7 +239,21 @@ def _mended(notebook: notebooks.Notebook) -> notebooks.Notebook:
         if clean["cell_type"] == "code":
             clean |= {"outputs": [], "execution_count": None}
         cells.append(clean)
+    _mark_once(cells)
     return {"cells": cells, "metadata": notebooks.METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _mark_once(cells: list[dict[str, Any]]) -> None:
+    """Take the grading marks off copies of a cell: they stay on the cell that has the name, else on the first."""
+    owners: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        name = str(cell["metadata"].get("nbgrader", {}).get("grade_id"))
+        if name not in owners or (cell["id"] == name and owners[name]["id"] != name):
+            owners[name] = cell
+    for cell in cells:
+        name = str(cell["metadata"].get("nbgrader", {}).get("grade_id"))
+        if cell is not owners[name]:
+            cell["metadata"] = {}
 
 
 def _text(source: Any) -> str:
