@@ -159,13 +159,70 @@ def test_a_file_saved_while_the_update_runs_is_left_alone(course: Workspace) -> 
 
 def test_an_unreadable_copy_is_left_alone_and_the_others_go_on(course: Workspace) -> None:
     course.seed()
-    for broken in ("{ half", '{"nbformat": 3}', '{"nbformat": 4, "cells": [7]}'):
+    cells = ('{"cell_type": "code"}', '{"cell_type": "code", "source": 3}', '{"cell_type": "code", "source": [3]}')
+    marks = ("[]", '{"nbgrader": null}', '{"tags": "a"}')
+    cells += tuple(f'{{"cell_type": "code", "source": "x", "metadata": {mark}}}' for mark in marks)
+    contents = ["{ half", "[" * 100_000, '{"nbformat": 3}', '{"nbformat": 4, "cells": [7]}']
+    contents += [f'{{"nbformat": 4, "cells": [], {more}}}' for more in ('"metadata": [1]', '"nbformat_minor": null')]
+    contents += [f'{{"nbformat": 4, "cells": [{cell}]}}' for cell in cells]
+    for broken in contents:
         (course.work / LESSON).write_text(broken)
         publish(course.root, EXERCISE, code("fresh", broken))
         steps = {step.path: step for step in course.plan_update()}
         assert "notebook" in steps[LESSON].reason
         assert update(course) == {LESSON.as_posix(): "skipped", EXERCISE.as_posix(): "merged"}
         assert (course.work / LESSON).read_text() == broken
+
+
+def test_a_copy_that_is_no_file_is_left_alone_and_the_others_go_on(course: Workspace) -> None:
+    course.seed()
+    copy = course.work / LESSON
+    for count, replace in enumerate([copy.mkdir, lambda: copy.symlink_to(copy.name)]):
+        copy.rmdir() if copy.is_dir() else copy.unlink()
+        replace()
+        publish(course.root, EXERCISE, code("fresh", str(count)))
+        assert "cannot be read" in {step.path: step for step in course.plan_update()}[LESSON].reason
+        assert update(course) == {LESSON.as_posix(): "skipped", EXERCISE.as_posix(): "merged"}
+
+
+def test_a_copy_that_leads_elsewhere_is_updated_there(course: Workspace, tmp_path: Path) -> None:
+    course.seed()
+    elsewhere = (course.work / LESSON).rename(tmp_path / "my notebook.ipynb")
+    (course.work / LESSON).symlink_to(elsewhere)
+    publish(course.root, LESSON, code("one", "11"))
+    assert update(course) == {LESSON.as_posix(): "merged"}
+    assert (course.work / LESSON).is_symlink()
+    assert "11" in elsewhere.read_text()
+
+
+def test_text_that_utf_8_cannot_hold_is_kept(course: Workspace) -> None:
+    course.seed()
+    write(course, LESSON, 0, "half = '\ud83d'")
+    publish(course.root, LESSON, code("one", "1"), code("two", "22"))
+    assert update(course) == {LESSON.as_posix(): "merged"}
+    assert sources(course, LESSON) == ["half = '\ud83d'", "22"]
+
+
+@pytest.mark.parametrize("damage", ["draft of a killed run", "record cut short", "no records"])
+def test_damaged_records_stop_no_update(course: Workspace, damage: str) -> None:
+    course.seed()
+    (record,) = (course.records / "base" / LESSON).iterdir()
+    if damage == "draft of a killed run":
+        record.with_name(f".{record.name}.1234.part").write_bytes(record.read_bytes()[:20])
+    elif damage == "record cut short":
+        record.write_bytes(record.read_bytes()[:20])
+    else:
+        record.unlink()
+    notebook = read(course, LESSON)
+    notebook["metadata"].pop("mlacademy")  # as a tool that cleans notebooks leaves it
+    notebook["cells"][0]["source"] = "mine"
+    (course.work / LESSON).write_text(json.dumps(notebook))
+    assert update(course) == {LESSON.as_posix(): "merged"}
+    assert sources(course, LESSON)[0] == "mine"
+    publish(course.root, LESSON, code("one", "1"), code("two", "22"))
+    assert update(course) == {LESSON.as_posix(): "merged"}
+    assert "mine" in sources(course, LESSON)
+    assert sources(course, LESSON)[-1] == "22"
 
 
 def test_a_read_only_copy_is_left_alone(course: Workspace) -> None:

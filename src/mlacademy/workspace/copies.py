@@ -74,9 +74,17 @@ class Workspace:
         return self.records / "base" / path
 
     def _known(self, path: Path) -> list[Path]:
-        """The pristine versions seen of a document, newest first."""
-        found = self._versions(path)
-        return sorted(found.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True) if found.is_dir() else []
+        """The pristine versions seen of a document, newest first.
+
+        A file that is not the version it is named after is passed over: a draft that a killed run left, or damage.
+        """
+        folder = self._versions(path)
+        found = [file for file in folder.iterdir() if self._is_sound(file)] if folder.is_dir() else []
+        return sorted(found, key=lambda file: file.stat().st_mtime, reverse=True)
+
+    @staticmethod
+    def _is_sound(version: Path) -> bool:
+        return version.is_file() and digest(version.read_bytes()) == version.name
 
     def _base(self, path: Path, mine: Notebook) -> Notebook | None:
         """The version a copy was made from: the one it names, else the known one with most of its cells."""
@@ -94,7 +102,7 @@ class Workspace:
 
     def _remember(self, path: Path, pristine: bytes) -> None:
         file = self._versions(path) / digest(pristine)
-        if not file.exists():
+        if not self._is_sound(file):
             write_whole(file, pristine)
 
     # -- making copies -------------------------------------------------------------------------------------------
@@ -137,9 +145,10 @@ class Workspace:
         found: dict[Path, Path] = {}
         lost = [path for path in self._recorded() if path not in current and (self.work / path).exists()]
         for old in lost:
-            for new in current:
+            versions = self._known(old)
+            for new in current if versions else ():
                 if old.suffix == new.suffix == ".ipynb" and new not in found and self._replaceable(new):
-                    ours = _names(parse_notebook(self._known(old)[0].read_bytes(), str(old)))
+                    ours = _names(parse_notebook(versions[0].read_bytes(), str(old)))
                     theirs = _names(parse_notebook((self.root / new).read_bytes(), str(new)))
                     if 2 * len(ours & theirs) >= len(ours | theirs):
                         found[new] = old
@@ -148,12 +157,11 @@ class Workspace:
 
     def _replaceable(self, path: Path) -> bool:
         """Whether ``work/`` has no copy at ``path``, or one in which the learner wrote nothing."""
-        file = self.work / path
-        if not file.exists():
-            return True
         try:
-            return self._untouched(path, file.read_bytes())
-        except ValueError:
+            return self._untouched(path, (self.work / path).read_bytes())
+        except FileNotFoundError:
+            return True
+        except (OSError, ValueError):
             return False
 
     def _untouched(self, path: Path, found: bytes) -> bool:
@@ -168,9 +176,12 @@ class Workspace:
 
     def _plan_document(self, path: Path, old: Path | None) -> Step:
         pristine, file = (self.root / path).read_bytes(), self.work / (old or path)
-        if not file.exists():
+        try:
+            found = file.read_bytes()
+        except FileNotFoundError:
             return Step(path, "new", data=self.copy_of(path, pristine), pristine=pristine)
-        found = file.read_bytes()
+        except OSError as error:
+            return Step(old or path, "skipped", reason=f"it cannot be read: {error.strerror}")
         if is_read_only(file):
             return Step(old or path, "skipped", reason="the file is read-only")
         try:
@@ -183,7 +194,7 @@ class Workspace:
         data = notebook_bytes(_based_on(merged.notebook, pristine))
         if old is not None:
             return Step(path, "renamed", f"was {old}", merged.changes, data, found, pristine, old, old)
-        recorded = (self._versions(path) / digest(pristine)).exists()
+        recorded = self._is_sound(self._versions(path) / digest(pristine))
         if recorded and not merged.changes and _told_base(mine) == digest(pristine):
             return Step(path, "current")
         return Step(path, "merged", "", merged.changes, data, found, pristine)
@@ -200,9 +211,12 @@ class Workspace:
     def _plan_retirement(self, path: Path) -> Step:
         file = self.work / path
         reason = "no longer part of the course"
-        if not file.exists():
+        try:
+            found = file.read_bytes()
+        except FileNotFoundError:
             return Step(path, "retired", reason, forget=path)
-        found = file.read_bytes()
+        except OSError as error:
+            return Step(path, "skipped", reason=f"it cannot be read: {error.strerror}")
         try:
             untouched = self._untouched(path, found)
         except ValueError:

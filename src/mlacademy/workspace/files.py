@@ -19,24 +19,43 @@ from mlacademy.notebooks import Notebook
 def parse_notebook(data: bytes, name: str) -> Notebook:
     """The notebook in ``data``; ``name`` is how errors call it.
 
-    Raises ``ValueError`` when the bytes are no JSON, no version-4 notebook, or hold a cell without type or text.
+    Raises ``ValueError`` when the bytes are no JSON, no version-4 notebook, or hold a cell without type or text or
+    with metadata of another form.
     """
     try:
         notebook: Any = json.loads(data)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or JSON nested without end
         raise ValueError(f"{name} is not a notebook: {error}") from error
     if not isinstance(notebook, dict) or notebook.get("nbformat") != 4 or not isinstance(notebook.get("cells"), list):
         raise ValueError(f"{name} is not a version-4 notebook")
+    if not isinstance(notebook.get("metadata", {}), dict) or not isinstance(notebook.get("nbformat_minor", 5), int):
+        raise ValueError(f"{name} is not a notebook: its metadata or its minor version is of another form")
     for position, cell in enumerate(notebook["cells"]):
-        whole = isinstance(cell, dict) and isinstance(cell.get("cell_type"), str) and "source" in cell
-        if not whole or not isinstance(cell.get("metadata", {}), dict):
+        if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str) or not _is_text(cell.get("source")):
             raise ValueError(f"{name} is not a notebook: cell {position} lacks its type or its text")
+        if not _is_metadata(cell.get("metadata", {})):
+            raise ValueError(f"{name} is not a notebook: the metadata of cell {position} are of another form")
     return notebook
 
 
+def _is_text(source: Any) -> bool:
+    return isinstance(source, str) or (isinstance(source, list) and all(isinstance(line, str) for line in source))
+
+
+def _is_metadata(value: Any) -> bool:
+    forms = {"nbgrader": dict, "tags": list}
+    return isinstance(value, dict) and all(isinstance(value.get(key, form()), form) for key, form in forms.items())
+
+
 def notebook_bytes(notebook: Notebook) -> bytes:
-    """The file of a learner's notebook, in the form in which Jupyter saves it."""
-    return (json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
+    """The file of a learner's notebook, in the form in which Jupyter saves it.
+
+    A text that UTF-8 cannot hold (half of a surrogate pair) is written in JSON's escapes.
+    """
+    try:
+        return (json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
+    except UnicodeEncodeError:
+        return (json.dumps(notebook, indent=1, sort_keys=True) + "\n").encode()
 
 
 def is_read_only(path: Path) -> bool:
