@@ -56,6 +56,11 @@ def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"mlacademy {mlacademy.__version__}\n"
 
 
+def test_the_package_runs_as_the_command() -> None:
+    shown = subprocess.run([sys.executable, "-m", "mlacademy", "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout == run("--version").stdout
+
+
 def test_help_loads_no_command() -> None:
     script = "import sys, mlacademy.cli as c\ntry: c.main(['--help'])\nfinally: print(*sys.modules, file=sys.stderr)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr.split()
@@ -305,6 +310,16 @@ def test_reset_of_what_is_pristine_says_so(course: Path, capsys: pytest.CaptureF
     Workspace(course).seed()
     assert cli.main(["reset", "chapter", "04"]) == 0
     assert "is as it came; nothing to restore" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", ["0", "-5", "wide", ""])
+def test_a_width_that_is_none_is_ignored(
+    course: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    Workspace(course).seed()
+    monkeypatch.setenv("COLUMNS", columns)
+    assert cli.main(["update"]) == 0
+    assert "are up to date." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,9 @@ def test_planted_leaks_are_found_wherever_they_are(tree: Path) -> None:
 def test_refusals_are_sentences(tree: Path) -> None:
     git = Git(tree)
     here = git.text("branch", "--show-current")
-    with pytest.raises(ValueError, match="'two words' is not a branch name"):
-        release("two words", root=tree)
+    for name in ("two words", "refs/heads/students", "@", "HEAD", "-x", ""):
+        with pytest.raises(ValueError, match=f"'{name}' is not a branch name"):
+            release(name, root=tree)
     with pytest.raises(ValueError, match=f"{here} is checked out"):
         release(here, root=tree)
     git.text("branch", "old")

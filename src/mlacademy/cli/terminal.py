@@ -24,7 +24,8 @@ def console() -> Console:
     from rich.console import Console
 
     plain = not sys.stdout.isatty()
-    width = int(os.environ.get("COLUMNS", "120")) if plain else None
+    columns = os.environ.get("COLUMNS", "")
+    width = (int(columns) if columns.isdecimal() and int(columns) else 120) if plain else None
     return Console(highlight=False, width=width, soft_wrap=True, emoji=False)
 
 

@@ -50,7 +50,7 @@ def release(branch: str, *, root: Path | None = None, progress: Progress | None 
     """
     root, say = root or repository(), progress or (lambda text: None)
     git = Git(root)
-    if git.fails("check-ref-format", "--branch", branch):
+    if branch == "@" or branch.startswith("refs/") or git.fails("check-ref-format", "--branch", branch):
         raise ValueError(f"{branch!r} is not a branch name")
     reference = f"refs/heads/{branch}"
     checked_out = [
