@@ -227,10 +227,9 @@ def test_a_rejected_append_writes_nothing(layout: CacheLayout) -> None:
     bad_rope[1, 63] = -math.inf
     huge_rope[1, 0] = 3.4e38  # finite in float32, infinite in bfloat16
     slots = torch.tensor([3, 9, 15])
-    tile = 70 // layout.tile
     cases = [
-        (slots, bad_nope, rope, rf"x must be finite: tile \[2, {tile}\] holds nan at its element {70 % layout.tile}"),
-        (slots, bad_nope.bfloat16(), rope.bfloat16(), r"x must be finite: tile \[2,"),
+        (slots, bad_nope, rope, rf"nope must be finite: nope\[2, 70\] is nan.* its whole tile of {layout.tile}"),
+        (slots, bad_nope.bfloat16(), rope.bfloat16(), r"nope must be finite: nope\[2, 70\] is nan"),
         (slots, nope, bad_rope, r"rope must be finite in bfloat16: rope\[1, 63\] is -inf"),
         (slots, nope, huge_rope, r"rope must be finite in bfloat16: rope\[1, 0\] is 3.39"),
         (torch.tensor([3, 16, 15]), nope, rope, r"slots must lie in the cache, 0 to 15: slots\[1\] is 16"),
@@ -249,6 +248,9 @@ def test_a_rejected_append_writes_nothing(layout: CacheLayout) -> None:
         (slots.float(), nope, rope, "slots must be int32 or int64: their dtype is torch.float32"),
         (slots, nope.int(), rope, "nope must be floating point: its dtype is torch.int32"),
         (slots, nope, rope.int(), "rope must be floating point"),
+        (slots.tolist(), nope, rope, "slots must be an int32 or int64 tensor: they are list"),
+        (slots, nope.numpy(), rope, "nope must be a floating-point tensor: it is ndarray"),
+        (slots, nope, None, "rope must be a floating-point tensor: it is NoneType"),
     ]:
         with pytest.raises(TypeError, match=sentence):
             cache.append(pages, these, n, r, layout)
@@ -327,9 +329,42 @@ def test_slots_of_tensors_and_their_errors() -> None:
         (lambda: V32.fields(64, 64), "offset must be 0 to 63 in a page of 64"),
         (lambda: cache.new_cache(V32, 0, 64), "num_pages must be at least 1"),
         (lambda: MODEL1.block_stride(0), "page must be at least 1"),
+        (lambda: cache.slot_of(torch.tensor([2**25], dtype=torch.int32), 63, 64), r"slots that fit in torch\.int32"),
+        (lambda: cache.slot_of(2**25, torch.tensor([63], dtype=torch.int32), 64), r"slots that fit in torch\.int32"),
+        (lambda: cache.slot_of(torch.tensor([2**57]), 0, 64), r"slots that fit in torch\.int64"),
         (lambda: cache.layout("V4"), "layout must be one of V32, V3.2, MODEL1: it is 'V4'"),
     ]:
         with pytest.raises(ValueError, match=sentence):
+            call()
+
+
+def test_the_largest_slot_of_each_dtype_is_exact() -> None:
+    for dtype in (torch.int32, torch.int64):
+        largest = torch.iinfo(dtype).max
+        page_index, offset = cache.locate(torch.tensor([largest], dtype=dtype), 64)
+        assert cache.slot_of(page_index, offset, 64).tolist() == [largest]
+    assert cache.slot_of(2**70, 1, 64) == 2**76 + 1
+
+
+def test_what_is_no_whole_number_tensor_or_layout_is_named() -> None:
+    pages, one = cache.new_cache(V32, 1, 64), torch.tensor([1])
+    for call, sentence in [
+        (lambda: cache.slot_of(1.0, 0, 64), "page_index must be a whole number or an integer tensor: it is 1.0"),
+        (lambda: cache.slot_of(True, 0, 64), "page_index must be a whole number or an integer tensor: it is True"),
+        (
+            lambda: cache.slot_of(one.to(torch.uint8), 0, 64),
+            "page_index must be int32 or int64: its dtype is torch.uint8",
+        ),
+        (lambda: cache.slot_of(0, one.float(), 64), "offset must be int32 or int64"),
+        (lambda: cache.locate(math.nan, 64), "slot must be a whole number or an integer tensor: it is nan"),
+        (lambda: cache.locate(0, 64.0), "page must be a whole number"),
+        (lambda: cache.new_cache(V32, "2", 64), "num_pages must be a whole number"),
+        (lambda: cache.new_cache("V32", 2, 64), "layout must be a CacheLayout such as V32 or MODEL1: it is 'V32'"),
+        (lambda: cache.gather(pages, one, "V32"), "layout must be a CacheLayout"),
+        (lambda: cache.gather(pages.numpy(), one, V32), "cache must be a torch tensor: it is ndarray"),
+        (lambda: cache.gather(pages, [1], V32), "slots must be an int32 or int64 tensor: they are list"),
+    ]:
+        with pytest.raises(TypeError, match=sentence):
             call()
 
 

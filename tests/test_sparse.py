@@ -242,3 +242,14 @@ def test_the_chain_from_scores_to_slots_reads_only_the_request_s_own_pages() -> 
         used = slots[r][slots[r] != -1]
         assert len(used) == min(int(lengths[r]), 39)
         assert set((used // 4).tolist()) <= set(table[r].tolist())
+
+
+@pytest.mark.parametrize("num_slots", [3.0, float("nan"), True, "8", None])
+def test_number_of_slots_is_a_whole_number(num_slots):
+    with pytest.raises(TypeError, match="num_slots must be a whole number: got"):
+        check_slots(torch.tensor([[1]]), num_slots)
+
+
+def test_lengths_of_a_list_without_axes_are_refused():
+    with pytest.raises(ValueError, match=r"topk_length must have one length a request.*for indices \[\]"):
+        mask_of(torch.tensor(3), torch.tensor([1]))

@@ -14,6 +14,7 @@ Scales are multipliers at read time. Layouts as in the public FlashMLA interface
 from __future__ import annotations
 
 import functools
+import operator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TypeVar
@@ -140,6 +141,7 @@ def new_cache(layout: CacheLayout, num_pages: int, page: int) -> Tensor:
     is not contiguous, and ``.contiguous()`` would lose the padding.
     """
     _positive("num_pages", num_pages)
+    _check_layout(layout)
     stride, per_token = layout.block_stride(page), layout.bytes_per_token
     storage = torch.zeros(num_pages * stride, dtype=torch.uint8)
     return storage.as_strided((num_pages, page, 1, per_token), (stride, per_token, per_token, 1))
@@ -148,13 +150,18 @@ def new_cache(layout: CacheLayout, num_pages: int, page: int) -> Tensor:
 def slot_of(page_index: Index, offset: Index, page: int) -> Index:
     """The physical slot ``page_index * page + offset`` of integers or integer tensors.
 
-    Raises ``ValueError`` for a negative page index or an offset outside 0 … page - 1.
+    Raises ``TypeError`` for anything but whole numbers, ``ValueError`` for a negative page index, an offset outside
+    0 … page - 1, or a slot beyond the tensors' dtype (int32 when all of them are).
     """
     _positive("page", page)
+    _check_index("page_index", page_index)
+    _check_index("offset", offset)
     if _any(page_index < 0):
         raise ValueError(f"page_index must not be negative: it is {page_index}")
     if _any(offset < 0) or _any(offset >= page):
         raise ValueError(f"offset must be 0 to {page - 1} in a page of {page}: it is {offset}")
+    if (dtype := _integer_type(page_index, offset)) and _any(page_index > (torch.iinfo(dtype).max - offset) // page):
+        raise ValueError(f"page_index must give slots that fit in {dtype}: it is {page_index} of {page} tokens a page")
     return page_index * page + offset
 
 
@@ -165,6 +172,7 @@ def locate(slot: Index, page: int) -> tuple[Index, Index]:
     (32, 43)
     """
     _positive("page", page)
+    _check_index("slot", slot)
     if _any(slot < 0):
         raise ValueError(f"slot must not be negative, a hole (-1) lies in no page: it is {slot}")
     return slot // page, slot % page
@@ -234,6 +242,12 @@ def _append_twin(pages: Tensor, page: int, slots: Tensor, nope: Tensor, rope: Te
         raise ValueError(
             f"rope must be finite in bfloat16: rope{_first(infinite)} is {rope[infinite][0].item()} before rounding"
         )
+    infinite = ~torch.isfinite(nope)
+    if infinite.any():
+        raise ValueError(
+            f"nope must be finite: nope{_first(infinite)} is {nope[infinite][0].item()}. "
+            f"One such value would spoil the scale of its whole tile of {layout.tile}"
+        )
     codes, scales = quantize_tiles(nope, layout.rule)
     scale_bytes = encode_e8m0(scales) if layout.rule.scale_format == "e8m0" else scales.view(torch.uint8)
     content = {"nope": codes, "scale": scale_bytes, "rope": stored_rope.view(torch.uint8)}
@@ -296,7 +310,10 @@ def _addresses(slots: Tensor, page: int, layout: CacheLayout) -> dict[str, tuple
 
 def _pages(cache: Tensor, layout: CacheLayout) -> tuple[Tensor, int]:
     """The bytes of each page, uint8 ``[num_pages, page * bytes_per_token]`` in the cache's own memory, and ``page``."""
+    _check_layout(layout)
     per_token = layout.bytes_per_token
+    if not isinstance(cache, Tensor):
+        raise TypeError(f"cache must be a torch tensor: it is {type(cache).__name__}")
     if cache.dtype not in (torch.uint8, torch.int8, torch.float8_e4m3fn):
         raise TypeError(f"cache must be uint8 (int8 and float8_e4m3fn pass as bytes): its dtype is {cache.dtype}")
     if cache.ndim != 4 or cache.shape[2] != 1 or cache.shape[3] != per_token:
@@ -316,11 +333,15 @@ def _pages(cache: Tensor, layout: CacheLayout) -> tuple[Tensor, int]:
 
 
 def _check_slots(slots: Tensor) -> None:
+    if not isinstance(slots, Tensor):
+        raise TypeError(f"slots must be an int32 or int64 tensor: they are {type(slots).__name__}")
     if slots.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"slots must be int32 or int64: their dtype is {slots.dtype}")
 
 
 def _check_rows(name: str, rows: Tensor, width: int) -> int:
+    if not isinstance(rows, Tensor):
+        raise TypeError(f"{name} must be a floating-point tensor: it is {type(rows).__name__}")
     if not rows.dtype.is_floating_point:
         raise TypeError(f"{name} must be floating point: its dtype is {rows.dtype}")
     if rows.ndim != 2 or rows.shape[1] != width:
@@ -328,7 +349,32 @@ def _check_rows(name: str, rows: Tensor, width: int) -> int:
     return len(rows)
 
 
+def _check_layout(layout: CacheLayout) -> None:
+    if not isinstance(layout, CacheLayout):
+        raise TypeError(f"layout must be a CacheLayout such as V32 or MODEL1: it is {layout!r}")
+
+
+def _check_index(name: str, value: int | Tensor) -> None:
+    if isinstance(value, Tensor):
+        if value.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"{name} must be int32 or int64: its dtype is {value.dtype}")
+        return
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number or an integer tensor: it is {value!r}") from None
+
+
+def _integer_type(*values: int | Tensor) -> torch.dtype | None:
+    """The dtype that a sum of the values has; None when no tensor is among them, as Python's integers have no end."""
+    dtypes = {value.dtype for value in values if isinstance(value, Tensor)}
+    return max(dtypes, key=lambda dtype: dtype.itemsize, default=None)
+
+
 def _positive(name: str, value: int) -> None:
+    _check_index(name, value)
     if value < 1:
         raise ValueError(f"{name} must be at least 1: it is {value}")
 

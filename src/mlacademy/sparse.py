@@ -208,7 +208,8 @@ def mask_of(indices: Tensor, topk_length: Tensor | None = None) -> Tensor:
     valid = indices != HOLE
     if topk_length is None:
         return valid
-    return valid & (torch.arange(indices.shape[-1]) < _list_lengths("topk_length", topk_length, indices))
+    lengths = _list_lengths("topk_length", topk_length, indices)
+    return valid & (torch.arange(indices.shape[-1]) < lengths)
 
 
 def check_slots(indices: Tensor, num_slots: int, topk_length: Tensor | None = None, *, name: str = "indices") -> Tensor:
@@ -218,6 +219,8 @@ def check_slots(indices: Tensor, num_slots: int, topk_length: Tensor | None = No
     names `name`, the place and the value.
     """
     valid = mask_of(indices, topk_length)
+    if isinstance(num_slots, bool) or not isinstance(num_slots, int):
+        raise TypeError(f"num_slots must be a whole number: got {num_slots!r}")
     outside = valid & ((indices < 0) | (indices >= num_slots))
     if bool(outside.any()):
         where = outside.nonzero()[0].tolist()

@@ -138,6 +138,12 @@ def test_pairs_that_never_finish_a_turn_leave_a_step():
         (lambda: rope_fn(torch.ones(2, 3), torch.tensor([1, 2])), r"even last dimension.*\(2, 3\)"),
         (lambda: rope_fn(torch.ones(2, 4), torch.tensor([1, 2, 3])), r"broadcast against \(2,\): got \(3,\)"),
         (lambda: rope_fn(torch.ones(2, 4), torch.tensor([1, 2]), frequencies=torch.ones(4)), r"shape \(2,\), one a"),
+        (lambda: rope_fn(torch.ones(()), torch.tensor(1)), r"even last dimension.*\(\)"),
+        (lambda: rope_fn(torch.ones(2, 4), torch.tensor([1, 2]), -1.0), "theta must be finite and above 0: got -1.0"),
+        (
+            lambda: rope_fn(torch.ones(2, 4), torch.tensor([1, 2]), math.nan),
+            "theta must be finite and above 0: got nan",
+        ),
         (
             lambda: rope_fn(torch.ones(2, 4), torch.tensor([1, 2]), pairing="both"),
             "'interleaved' or 'half': got 'both'",
@@ -147,6 +153,24 @@ def test_pairs_that_never_finish_a_turn_leave_a_step():
 def test_wrong_arguments_are_named(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            (torch.ones(2, 4).int(), torch.tensor([1, 2])),
+            "x must be a floating-point tensor: got a tensor of torch.int32",
+        ),
+        (([1.0, 2.0], torch.tensor([1])), "x must be a floating-point tensor: got list"),
+        ((torch.ones(2, 4), torch.tensor([1.0, 2.0])), "positions must be an int32 or int64 tensor: got a tensor of"),
+        ((torch.ones(2, 4), [1, 2]), "positions must be an int32 or int64 tensor: got list"),
+        ((torch.ones(2, 4), torch.tensor([1, 2]), "10000"), "theta must be a number: got '10000'"),
+    ],
+)
+def test_other_types_are_named(arguments, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        rope_fn(*arguments)
 
 
 def test_the_docstring_example_holds():

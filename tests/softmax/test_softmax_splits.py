@@ -201,11 +201,53 @@ def test_base_two_lse_read_as_natural_gives_other_weights():
         (lambda: combine_weights(torch.zeros(2).half()), TypeError, "lse_log2 must be float32 or float64"),
         (lambda: combine_weights(torch.tensor([1.0, math.inf])), ValueError, "an empty split is -inf"),
         (lambda: apply_sink(torch.zeros(2, 3, 4), torch.zeros(3, 2), 0.0), ValueError, "transpose it first"),
+        (lambda: combine([[0.0]], torch.zeros(2)), TypeError, "outs must be a torch tensor: got list"),
+        (lambda: combine_weights([0.0, 1.0]), TypeError, "lse_log2 must be a torch tensor: got list"),
+        (lambda: apply_sink(3.0, torch.zeros(1), 0.0), TypeError, "out must be a floating-point tensor: got float"),
+        (
+            lambda: apply_sink(torch.zeros(1), torch.zeros(()).int(), 0.0),
+            TypeError,
+            "lse must be a floating-point tensor",
+        ),
+        (
+            lambda: partials(torch.zeros(4), torch.zeros(4, 1), (0, 2.5, 4), scale=1.0),
+            TypeError,
+            "bounds must be whole",
+        ),
+        (lambda: partials(torch.zeros(4), torch.zeros(4, 1), 4, scale=1.0), TypeError, "bounds must be whole"),
     ],
 )
 def test_bad_arguments_are_named(call, error, says):
     with pytest.raises(error, match=says):
         call()
+
+
+@pytest.mark.parametrize(
+    ("sink", "error", "says"),
+    [
+        (math.nan, ValueError, "sink must not be NaN. -inf means no sink"),
+        (torch.zeros(3), ValueError, r"sink must broadcast against \[2, 4\], one a row: got shape \[3\]"),
+        (torch.zeros(1, 2, 4), ValueError, "sink must broadcast against"),
+        (
+            torch.zeros(4, dtype=torch.complex64),
+            TypeError,
+            "sink must be a number or a floating-point tensor: got torch.c",
+        ),
+        (torch.zeros(4, dtype=torch.int64), TypeError, "sink must be a number or a floating-point tensor"),
+        ([0.0] * 4, TypeError, "sink must be a number or a floating-point tensor: got list"),
+        (True, TypeError, "sink must be a number"),
+    ],
+)
+def test_bad_sink_is_named_everywhere(sink, error, says):
+    outs, lse = torch.zeros(3, 2, 4, 5), torch.zeros(3, 2, 4)
+    calls = [
+        lambda: combine(outs, lse, sink),
+        lambda: combine_weights(lse, sink),
+        lambda: apply_sink(outs[0], lse[0], sink),
+    ]
+    for call in calls:
+        with pytest.raises(error, match=says):
+            call()
 
 
 @pytest.mark.parametrize("bounds", [(), (0,), (0, 3), (1, 4), (0, 3, 2, 4), (0, 5)])

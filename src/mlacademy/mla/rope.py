@@ -10,6 +10,7 @@ Source for the pairing and for YaRN: DeepSeek-V3.2-Exp, ``inference/model.py``.
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Literal
 
 import torch
@@ -67,13 +68,22 @@ def rope(
     >>> rope(torch.tensor([[3.0, 4.0]]), torch.tensor([1]), frequencies=quarter)
     tensor([[-4.,  3.]])
 
-    Raises ``ValueError`` for an odd ``d``, a wrong number of frequencies, positions that do not fit, or an unknown
-    pairing.
+    Raises ``TypeError`` for ``x`` that is no floating-point tensor and positions that are no integers, ``ValueError``
+    for an odd ``d``, a ``theta`` that is not finite and above 0, a wrong number of frequencies, positions that do not
+    fit, or an unknown pairing.
     """
-    d = x.shape[-1]
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+        raise TypeError(f"x must be a floating-point tensor: got {_kind(x)}")
+    if not isinstance(positions, torch.Tensor) or positions.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"positions must be an int32 or int64 tensor: got {_kind(positions)}")
+    d = x.shape[-1] if x.ndim else 0
     if d == 0 or d % 2:
         raise ValueError(f"x must have an even last dimension, since RoPE turns pairs: got shape {tuple(x.shape)}")
     if frequencies is None:
+        if isinstance(theta, bool) or not isinstance(theta, Real):
+            raise TypeError(f"theta must be a number: got {theta!r}")
+        if not (math.isfinite(theta) and theta > 0):
+            raise ValueError(f"theta must be finite and above 0: got {theta}")
         frequencies = _plain_frequencies(d, theta)
     if frequencies.shape != (d // 2,):
         raise ValueError(f"frequencies must have shape ({d // 2},), one a pair: got {tuple(frequencies.shape)}")
@@ -93,3 +103,7 @@ def rope(
         low, high = x[..., : d // 2], x[..., d // 2 :]
         return torch.cat([low * cos - high * sin, low * sin + high * cos], dim=-1)
     raise ValueError(f"pairing must be 'interleaved' or 'half': got {pairing!r}")
+
+
+def _kind(value: object) -> str:
+    return f"a tensor of {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -105,6 +106,8 @@ def online_softmax(
     >>> [step.running_sum.item() for step in r.steps]  # 2^-1 + 2^0, then that times 2^(1-3) plus 2^0 + 2^-1
     [1.5, 1.875]
     """
+    if isinstance(block, bool) or not isinstance(block, int):
+        raise TypeError(f"block must be a whole number of scores: got {block!r}")
     if block < 1:
         raise ValueError(f"block must be at least 1 score: got {block}")
     if not rescale_above >= 0:
@@ -140,9 +143,20 @@ def _round_bf16(x: Tensor) -> Tensor:
     return x.to(torch.float32).to(torch.bfloat16).to(x.dtype)
 
 
+def broadcasts(tensor: Tensor, against: Tensor) -> bool:
+    """Whether ``tensor`` broadcasts against ``against`` without making it larger."""
+    try:
+        tensor.expand(against.shape)
+    except RuntimeError:
+        return False
+    return True
+
+
 def masked_scores(scores: Tensor, values: Tensor, scale: float, valid: Tensor | None) -> Tensor:
     """The scores with -inf at every hole, after checking the arguments that all passes share."""
     for name, tensor in (("scores", scores), ("values", values)):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a torch tensor: got {type(tensor).__name__}")
         if tensor.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{name} must be float32 or float64: got {tensor.dtype}. Convert it with .float()")
     if scores.dtype != values.dtype:
@@ -154,10 +168,14 @@ def masked_scores(scores: Tensor, values: Tensor, scale: float, valid: Tensor | 
         )
     if scores.shape[-1] == 0:
         raise ValueError("scores must hold at least one score a row: n is 0. Give an empty row one hole instead")
+    if isinstance(scale, bool) or not isinstance(scale, (Real, Tensor)):
+        raise TypeError(f"scale must be a number: got {scale!r}")
     if not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"scale must be finite and above 0: got {scale}")
     if valid is None:
         return scores
-    if valid.dtype != torch.bool:
-        raise TypeError(f"valid must be bool: got {valid.dtype}")
+    if not isinstance(valid, Tensor) or valid.dtype != torch.bool:
+        raise TypeError(f"valid must be bool: got {valid.dtype if isinstance(valid, Tensor) else type(valid).__name__}")
+    if not broadcasts(valid, scores):
+        raise ValueError(f"valid must broadcast against scores {list(scores.shape)}: got shape {list(valid.shape)}")
     return torch.where(valid, scores, -math.inf)

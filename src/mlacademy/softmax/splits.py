@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-from mlacademy.softmax.online import LOG2E, masked_scores, online_softmax
+from mlacademy.softmax.online import LOG2E, broadcasts, masked_scores, online_softmax
 
 
 def partials(
@@ -34,9 +36,13 @@ def partials(
     where a piece has no valid score. Raises ``ValueError`` on bad ``bounds``.
     """
     masked = masked_scores(scores, values, scale, valid)
+    try:
+        bounds = [operator.index(bound) for bound in bounds]
+    except TypeError:
+        raise TypeError(f"bounds must be whole numbers, score positions: got {bounds!r}") from None
     pieces = list(itertools.pairwise(bounds))
     if not pieces or bounds[0] != 0 or bounds[-1] != scores.shape[-1] or any(start > stop for start, stop in pieces):
-        raise ValueError(f"bounds must run from 0 to n = {scores.shape[-1]} without falling: got {list(bounds)}")
+        raise ValueError(f"bounds must run from 0 to n = {scores.shape[-1]} without falling: got {bounds}")
     parts = []
     for start, stop in pieces:
         x, v = masked[..., start:stop], values[..., start:stop, :]
@@ -61,8 +67,7 @@ def combined_lse_log2(lse_log2: Tensor, sink: Tensor | float | None = None) -> T
     total = base + torch.log2(torch.exp2(lse_log2 - base).sum(dim=0))
     if sink is None:
         return total
-    sink_log2 = torch.as_tensor(sink, dtype=lse_log2.dtype, device=lse_log2.device) * LOG2E
-    return torch.logaddexp2(total, sink_log2)
+    return torch.logaddexp2(total, _sink(sink, total) * LOG2E)
 
 
 def combine_weights(lse_log2: Tensor, sink: Tensor | float | None = None) -> Tensor:
@@ -88,6 +93,9 @@ def combine(outs: Tensor, lse_log2: Tensor, sink: Tensor | float | None = None) 
         TypeError: dtypes other than float32/float64, or unequal.
         ValueError: shapes that do not fit; ``lse_log2`` holding ``+inf``.
     """
+    _check_lse(lse_log2)
+    if not isinstance(outs, Tensor):
+        raise TypeError(f"outs must be a torch tensor: got {type(outs).__name__}")
     if outs.dtype != lse_log2.dtype:
         raise TypeError(f"outs and lse_log2 must have one dtype: outs are {outs.dtype}, lse_log2 {lse_log2.dtype}")
     if outs.shape[:-1] != lse_log2.shape:
@@ -111,17 +119,36 @@ def apply_sink(out: Tensor, lse: Tensor, sink: Tensor | float) -> Tensor:
     >>> apply_sink(torch.tensor([3.0]), torch.tensor(math.log(2)), sink=0.0)  # 2 of 3 parts remain
     tensor([2.])
     """
+    for name, tensor in (("out", out), ("lse", lse)):
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise TypeError(f"{name} must be a floating-point tensor: got {kind}")
     if out.shape[:-1] != lse.shape:
         raise ValueError(
             "out [..., d_v] must have lse's shape [...] plus d_v: "
             f"out is {list(out.shape)}, lse {list(lse.shape)}. A public lse is [b, h_q, s_q]: transpose it first"
         )
-    sink = torch.as_tensor(sink, dtype=lse.dtype, device=lse.device)
-    share = torch.where(lse == math.inf, 0.0, torch.sigmoid(lse - sink))
+    share = torch.where(lse == math.inf, 0.0, torch.sigmoid(lse - _sink(sink, lse)))
     return out * share.unsqueeze(-1)
 
 
+def _sink(sink: Tensor | float, like: Tensor) -> Tensor:
+    """The sink in the dtype of ``like``, the log-sum-exps ``[...]`` that it is added to."""
+    if isinstance(sink, bool) or not isinstance(sink, (Real, Tensor)):
+        raise TypeError(f"sink must be a number or a floating-point tensor: got {type(sink).__name__}")
+    if isinstance(sink, Tensor) and not sink.is_floating_point():
+        raise TypeError(f"sink must be a number or a floating-point tensor: got {sink.dtype}")
+    logit = torch.as_tensor(sink, dtype=like.dtype, device=like.device)
+    if not broadcasts(logit, like):
+        raise ValueError(f"sink must broadcast against {list(like.shape)}, one a row: got shape {list(logit.shape)}")
+    if bool(logit.isnan().any()):
+        raise ValueError("sink must not be NaN. -inf means no sink")
+    return logit
+
+
 def _check_lse(lse_log2: Tensor) -> None:
+    if not isinstance(lse_log2, Tensor):
+        raise TypeError(f"lse_log2 must be a torch tensor: got {type(lse_log2).__name__}")
     if lse_log2.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"lse_log2 must be float32 or float64: got {lse_log2.dtype}")
     if lse_log2.ndim < 1 or lse_log2.shape[0] == 0:
