@@ -106,6 +106,16 @@ def flush(bits: int, f: Format) -> int:
     return bits & f.sign if (bits & (f.sign - 1)) >> f.mantissa_bits == 0 else bits
 
 
+def is_nan(bits: int, f: Format) -> bool:
+    return decode(bits, f) == "nan"
+
+
+def nan64(*operands: int) -> int:
+    """f64 keeps the last NaN operand, quieted; an invalid operation gives 0xfff8000000000000 (seen on an H200)."""
+    nans = [bits for bits in operands if is_nan(bits, F64)]
+    return nans[-1] | 1 << 51 if nans else 0xFFF8 << 48
+
+
 def is_negative(x: Number) -> bool:
     return x in ("-inf", "-0") or (isinstance(x, Fraction) and x < 0)
 

@@ -118,13 +118,13 @@ def bits_model(form: Form, mods: Mods, args: Args) -> tuple[int | None, ...]:
             both = b << 32 | a
             return ((both << n >> 32 if "l" in mods else both >> n) & mask,)
         case "bfe":
-            pos, length = b & 255, c & 255
+            pos, length = (b, c) if bits == 64 else (b & 255, c & 255)  # silicon reads all bits of the 64-bit form's
             sign = kind[0] == "s" and length > 0 and a >> min(pos + length - 1, bits - 1) & 1
             field = [(a >> pos + i & 1 if pos + i < bits else sign) if i < length else sign for i in range(bits)]
             return (sum(bit << i for i, bit in enumerate(field)),)
         case "bfi":
-            pos, length = args[2] & 255, args[3] & 255
-            for i in range(length):
+            pos, length = args[2:] if bits == 64 else (args[2] & 255, args[3] & 255)
+            for i in range(min(length, bits)):
                 if pos + i < bits:
                     b = b & ~(1 << pos + i) | (a >> i & 1) << pos + i
             return (b,)
@@ -136,6 +136,8 @@ def bits_model(form: Form, mods: Mods, args: Args) -> tuple[int | None, ...]:
             return ((signed(a, n) if kind[0] == "s" else a & (1 << n) - 1) & mask if n else 0,)
         case "fns":
             n = signed(c, 32)
+            if n == -(1 << 31):
+                return (0,)
             if b > 31:
                 return (None,)
             order = range(b, 32) if n >= 0 else range(b, -1, -1)

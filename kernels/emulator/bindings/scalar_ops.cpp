@@ -123,9 +123,8 @@ constexpr ScalarOp kOps[] = {
     UNARY("cvt.rn.relu.bf16.f32", 16, 32, narrow<kBF16>(f(a), {.relu = true})),
     UNARY("cvt.rz.relu.bf16.f32", 16, 32, narrow<kBF16>(f(a), {.round = kRz, .relu = true})),
     UNARY("cvt.rn.sat.f16.f32", 16, 32, narrow<kF16>(saturate_unit(f(a)))),
-    UNARY("cvt.rna.tf32.f32", 32, 32, narrow<kTF32>(f(a), {.round = Round::away})),
-    UNARY("cvt.rna.satfinite.tf32.f32", 32, 32,
-          narrow<kTF32>(f(a), {.round = Round::away, .satfinite = true})),
+    UNARY("cvt.rna.tf32.f32", 32, 32, narrow_tf32_away(f(a), false)),
+    UNARY("cvt.rna.satfinite.tf32.f32", 32, 32, narrow_tf32_away(f(a), true)),
     UNARY("cvt.rn.tf32.f32", 32, 32, narrow<kTF32>(f(a))),
     UNARY("cvt.rz.tf32.f32", 32, 32, narrow<kTF32>(f(a), {.round = kRz})),
     UNARY("cvt.rn.relu.tf32.f32", 32, 32, narrow<kTF32>(f(a), {.relu = true})),
@@ -193,10 +192,10 @@ constexpr ScalarOp kOps[] = {
     BINARY("div.approx.ftz.f32", 32, w(div_approx(f(a), f(b), false, true))),
     BINARY("div.full.f32", 32, w(div_approx(f(a), f(b), true, false))),
     BINARY("div.full.ftz.f32", 32, w(div_approx(f(a), f(b), true, true))),
-    UNARY("ex2.approx.f16", 16, 16, narrow<kF16>(ex2_approx(widen<kF16>(a), false))),
-    UNARY("ex2.approx.ftz.bf16", 16, 16, narrow<kBF16>(ex2_approx(widen<kBF16>(a), true))),
-    UNARY("tanh.approx.f16", 16, 16, narrow<kF16>(tanh_approx(widen<kF16>(a)))),
-    UNARY("tanh.approx.bf16", 16, 16, narrow<kBF16>(tanh_approx(widen<kBF16>(a)))),
+    UNARY("ex2.approx.f16", 16, 16, ex2_approx_narrow<kF16>(a)),
+    UNARY("ex2.approx.ftz.bf16", 16, 16, ex2_approx_narrow<kBF16>(a)),
+    UNARY("tanh.approx.f16", 16, 16, tanh_approx_narrow<kF16>(a)),
+    UNARY("tanh.approx.bf16", 16, 16, tanh_approx_narrow<kBF16>(a)),
 };
 
 }  // namespace

@@ -98,7 +98,11 @@ struct Bfe {
     static T apply(T a, u32 pos, u32 len) {
         constexpr u32 top = 8 * sizeof(T) - 1;
         using U = std::make_unsigned_t<T>;
-        pos &= 0xff, len &= 0xff;
+        // The 32-bit form uses the low 8 bits; the 64-bit form, on silicon, all of them.
+        if constexpr (sizeof(T) == 4)
+            pos &= 0xff, len &= 0xff;
+        else
+            pos = std::min(pos, 255u), len = std::min(len, 255u);
         const bool sign =
             std::is_signed_v<T> && len != 0 && (static_cast<U>(a) >> std::min(pos + len - 1, top) & 1) != 0;
         U d = pos <= top ? static_cast<U>(a) >> pos : U{0};
@@ -136,6 +140,7 @@ struct Szext {
 };
 struct Fns {  // position of the n-th set bit from `base`, upwards for n > 0, downwards for n < 0
     static u32 apply(u32 mask, u32 base, s32 n) {
+        if (n == INT32_MIN) return 0;  // as an H200 does
         if (base > 31) return ~0u;
         if (n == 0) return mask >> base & 1 ? base : ~0u;
         const int step = n > 0 ? 1 : -1;
@@ -152,7 +157,7 @@ Step bfi(Warp& w, const Instruction& i, u32 mask) {
     const u32 *c = w.in<u32>(i.op[3]), *n = w.in<u32>(i.op[4]);
     each_lane(w.out<T>(i.op[0]), mask, [=](int l) -> T {
         constexpr u32 top = 8 * sizeof(T);
-        const u32 pos = c[l] & 0xff, len = n[l] & 0xff;
+        const u32 pos = top == 32 ? c[l] & 0xff : c[l], len = top == 32 ? n[l] & 0xff : n[l];
         if (pos >= top || len == 0) return b[l];
         const T field = (len >= top ? ~T{0} : (T{1} << len) - 1) << pos;
         return (b[l] & ~field) | ((a[l] << pos) & field);

@@ -124,17 +124,54 @@ u64 write(Type type, double x, u64 aux) {
     }
 }
 
+// Conversions from and to f64 keep a NaN's sign and the upper bits of its payload, quieted, as the H200 was
+// seen to do.
+constexpr int mantissa_bits(Type t) {
+    return t == Type::f16 ? 10 : t == Type::bf16 ? 7 : t == Type::f32 ? 23 : 52;
+}
+constexpr int width_of(Type t) {
+    return t == Type::f16 || t == Type::bf16 ? 16 : t == Type::f32 ? 32 : 64;
+}
+template <Type To, Type From>
+u64 convert_nan(u64 bits) {
+    constexpr int from = mantissa_bits(From), to = mantissa_bits(To);
+    const u64 payload = bits & ((u64{1} << from) - 1);
+    const u64 moved = to >= from ? payload << (to - from) : payload >> (from - to);
+    const u64 exponent = ((u64{1} << (width_of(To) - 1)) - 1) & ~((u64{1} << to) - 1);
+    return (bits >> (width_of(From) - 1) & 1) << (width_of(To) - 1) | exponent | u64{1} << (to - 1) | moved;
+}
+
 template <Type To, Type From>
 Step float_to_float(Warp& w, const Instruction& i, u32 mask) {
+    constexpr bool keeps_nan = To == Type::f64 || From == Type::f64;
+    const bool ftz =
+        (i.aux & kFtz) != 0 && To != Type::f16;  // subnormal sources count in f16's directed roundings
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
-        double x = read(From, w.value(i.op[1], l), (i.aux & kFtz) != 0);
+        const u64 bits = w.value(i.op[1], l);
+        double x = read(From, bits, ftz);
         if ((i.aux & kRoundIntegral) != 0) x = round_integral(x, round_of(i.aux));
-        put(w, i.op[0], l, write(To, x, i.aux));
+        if (To == Type::tf32 && x != x && round_of(i.aux) == Round::away) {  // rna adds and cuts, even a NaN
+            put(w, i.op[0], l, (bits & 0xffffe000) - ((i.aux & kSatfinite) != 0 ? 0x2000 : 0));
+            continue;
+        }
+        const bool keep = keeps_nan && x != x && (i.aux & kSat) == 0;
+        put(w, i.op[0], l, keep ? convert_nan<To, From>(bits) : write(To, x, i.aux));
     }
     return Step::next;
 }
-template <Type To, Format From>  // f32 from 16 bits, the common widening
+template <class S>
+Step unchanged(Warp& w, const Instruction& i, u32 mask) {  // cvt.f32.f32 without a modifier is a move
+    const S* a = w.in<S>(i.op[1]);
+    each_lane(w.out<S>(i.op[0]), mask, [=](int l) { return a[l]; });
+    return Step::next;
+}
+Step f32_from_bf16(Warp& w, const Instruction& i, u32 mask) {  // a shift, NaN and all
+    const u32* a = w.in<u32>(i.op[1]);
+    each_lane(w.out<u32>(i.op[0]), mask, [=](int l) { return a[l] << 16; });
+    return Step::next;
+}
+template <Format From>  // f32 from 16 bits, the common widening
 Step widening(Warp& w, const Instruction& i, u32 mask) {
     const u32* a = w.in<u32>(i.op[1]);
     each_lane(w.out<u32>(i.op[0]), mask,
@@ -336,17 +373,19 @@ void select_cvt_to_int(const Choice& c, Instruction& i) {
     i.run = for_integer(c.type(0), []<class D>() -> Handler { return float_to_int<D>; });
 }
 void select_cvt_round(const Choice& c, Instruction& i) {
+    const Type type = c.type(0);
     i.aux = pack(c);
-    i.run = any_to_any(c.type(0), c.type(1));
+    const bool plain = (i.aux & (kRoundIntegral | kSat | kFtz)) == 0 && type != Type::f16;
+    i.run = !plain ? any_to_any(type, c.type(1)) : type == Type::f64 ? unchanged<u64> : unchanged<u32>;
 }
 void select_cvt_float(const Choice& c, Instruction& i) {
     const Type to = c.type(0), from = c.type(1);
     i.aux = pack(c);
     const bool plain = (i.aux & (kSat | kFtz)) == 0;
     if (plain && to == Type::f32 && from == Type::f16)
-        i.run = widening<Type::f32, kF16>;
+        i.run = widening<kF16>;
     else if (plain && to == Type::f32 && from == Type::bf16)
-        i.run = widening<Type::f32, kBF16>;
+        i.run = f32_from_bf16;
     else if (plain && to == Type::f16 && from == Type::f32)
         i.run = narrowing_32<kF16>;
     else if (plain && to == Type::bf16 && from == Type::f32)

@@ -44,8 +44,23 @@ float fl(float x) {
 float canon(float x) {
     return x != x ? std::bit_cast<float>(0x7fffffffu) : x;
 }
-double canon(double x) {
-    return x != x ? std::bit_cast<double>(0x7fffffffffffffffull) : x;
+
+// f64 keeps NaN payloads, as the H200 was seen to do: the last NaN operand, quieted, and 0xfff8… for an
+// invalid operation.
+constexpr u64 kQuiet = u64{1} << 51, kInvalid64 = 0xfff8000000000000ull;
+bool is_nan64(u64 x) {
+    return (x & ~(u64{1} << 63)) > (u64{0x7ff} << 52);
+}
+template <class... Operands>
+u64 nan64(Operands... operands) {
+    u64 result = kInvalid64;
+    for (const u64 x : {operands...})
+        if (is_nan64(x)) result = x | kQuiet;
+    return result;
+}
+template <class... Operands>
+double canon64(double x, Operands... operands) {
+    return x != x ? std::bit_cast<double>(nan64(std::bit_cast<u64>(operands)...)) : x;
 }
 
 template <bool Ftz>
@@ -80,31 +95,36 @@ struct FastSqrt {
     static float apply(float a) { return fl<Ftz>(canon(std::sqrt(fl<Ftz>(a)))); }
 };
 struct Add64 {
-    static double apply(double a, double b) { return canon(a + b); }
+    static double apply(double a, double b) { return canon64(a + b, a, b); }
 };
 struct Sub64 {
-    static double apply(double a, double b) { return canon(a - b); }
+    static double apply(double a, double b) { return canon64(a - b, a, b); }
 };
 struct Mul64 {
-    static double apply(double a, double b) { return canon(a * b); }
+    static double apply(double a, double b) { return canon64(a * b, a, b); }
 };
 struct Fma64 {
-    static double apply(double a, double b, double c) { return canon(std::fma(a, b, c)); }
+    static double apply(double a, double b, double c) { return canon64(std::fma(a, b, c), a, b, c); }
 };
 struct Div64 {
-    static double apply(double a, double b) { return canon(a / b); }
+    static double apply(double a, double b) { return canon64(a / b, a, b); }
 };
 struct Rcp64 {
-    static double apply(double a) { return canon(1.0 / a); }
+    static double apply(double a) { return canon64(1.0 / a, a); }
 };
 struct Sqrt64 {
-    static double apply(double a) { return canon(std::sqrt(a)); }
+    static double apply(double a) { return canon64(std::sqrt(a), a); }
 };
 
 // ---- any rounding
 // --------------------------------------------------------------------------------------------------------
 
 enum class Op : u8 { add, mul, fma, div, rcp, sqrt };
+
+template <Op O>
+constexpr int kOperands = O == Op::fma                    ? 3
+                          : O == Op::rcp || O == Op::sqrt ? 1
+                                                          : 2;
 
 template <Op O>
 float in_f32(const float* x, FloatRule r) {
@@ -140,13 +160,12 @@ u64 in_f64(const u64* x, exact::Round round) {
         r = exact::div(from_integer(false, 1), a);
     else
         r = exact::sqrt(a);
+    if (r.kind == Value::Kind::nan)
+        return kOperands<O> == 3   ? nan64(x[0], x[1], x[2])
+               : kOperands<O> == 2 ? nan64(x[0], x[1])
+                                   : nan64(x[0]);
     return encode(r, exact::kF64, round);
 }
-
-template <Op O>
-constexpr int kOperands = O == Op::fma                    ? 3
-                          : O == Op::rcp || O == Op::sqrt ? 1
-                                                          : 2;
 
 template <Op O>
 Step rounded_f32(Warp& w, const Instruction& i, u32 mask) {
@@ -169,7 +188,7 @@ Step rounded_f64(Warp& w, const Instruction& i, u32 mask) {
         u64 x[3];
         for (int k = 0; k < kOperands<O>; ++k)
             x[k] = w.in<u64>(i.op[k + 1])[l];
-        x[1] ^= flip;
+        if (!is_nan64(x[1])) x[1] ^= flip;
         return in_f64<O>(x, round);
     });
     return Step::next;
@@ -218,24 +237,21 @@ struct ApproxDiv {
         return fl<Ftz>(canon(a / b));
     }
 };
-// The f64 approximations read the upper 32 bits and give 20 mantissa bits.
+// The .ftz approximations of f64 read the upper 32 bits and give 20 mantissa bits; NaN gives
+// 0x7fffffff00000000. Without .ftz, rsqrt is as exact as f64 division and square root make it.
+double upper_word(double x) {
+    const u64 bits = std::bit_cast<u64>(x) & 0xffffffff00000000ull;
+    const bool subnormal = (bits << 1 >> 53) == 0;
+    return std::bit_cast<double>(x != x ? 0x7fffffff00000000ull : subnormal ? bits & (u64{1} << 63) : bits);
+}
 struct Rcp64Approx {
-    static double apply(double x) {
-        const auto coarse = std::bit_cast<double>(std::bit_cast<u64>(x) & 0xffffffff00000000ull);
-        const double r =
-            canon(1.0 / (std::fpclassify(coarse) == FP_SUBNORMAL ? std::copysign(0.0, coarse) : coarse));
-        if (r != r) return r;
-        return std::fpclassify(r) == FP_SUBNORMAL
-                   ? std::copysign(0.0, r)
-                   : std::bit_cast<double>(std::bit_cast<u64>(r) & 0xffffffff00000000ull);
-    }
+    static double apply(double x) { return upper_word(1.0 / upper_word(x)); }
 };
 struct Rsqrt64Approx {
-    static double apply(double x) {
-        const auto coarse = std::bit_cast<double>(std::bit_cast<u64>(x) & 0xffffffff00000000ull);
-        const double r = canon(1.0 / std::sqrt(coarse));
-        return r != r ? r : std::bit_cast<double>(std::bit_cast<u64>(r) & 0xffffffff00000000ull);
-    }
+    static double apply(double x) { return upper_word(1.0 / std::sqrt(upper_word(x))); }
+};
+struct Rsqrt64 {
+    static double apply(double x) { return canon64(1.0 / std::sqrt(x), x); }
 };
 
 // ---- signs and classes
@@ -252,12 +268,9 @@ Step testp(Warp& w, const Instruction& i, u32 mask) {
     u32 bits = 0;
     for (int l = 0; l < 32; ++l) {
         const int kind = std::fpclassify(view<T>(a[l]));
-        const bool answers[] = {kind != FP_INFINITE && kind != FP_NAN,
-                                kind == FP_INFINITE,
-                                kind != FP_NAN,
-                                kind == FP_NAN,
-                                kind == FP_NORMAL,
-                                kind == FP_SUBNORMAL};
+        const bool answers[] = {
+            kind != FP_INFINITE && kind != FP_NAN, kind == FP_INFINITE, kind != FP_NAN, kind == FP_NAN,
+            kind == FP_NORMAL || kind == FP_ZERO,  kind == FP_SUBNORMAL};
         bits |= static_cast<u32>(answers[i.aux]) << l;
     }
     w.set_pred(i.op[0], bits, mask);
@@ -318,7 +331,8 @@ void select_approx_div(const Choice& c, Instruction& i) {
 }
 void select_approx64(const Choice& c, Instruction& i) {
     i.run = c.opcode == "rcp" ? Handler{unary<double, double, Rcp64Approx>}
-                              : Handler{unary<double, double, Rsqrt64Approx>};
+            : c.has(Mod::ftz) ? Handler{unary<double, double, Rsqrt64Approx>}
+                              : Handler{unary<double, double, Rsqrt64>};
 }
 void select_copysign(const Choice& c, Instruction& i) {
     i.run = c.type(0) == Type::f64 ? Handler{binary<u64, u64, u64, Copysign>}

@@ -122,30 +122,36 @@ Handler via(Type type) {
 template <class T>
 constexpr T kTop = static_cast<T>(T{1} << (8 * sizeof(T) - 1));
 
-template <bool Negate, bool Ftz, u32 Smallest>  // Smallest: the smallest normal magnitude; 0 without .ftz
+// Infinity of the format; magnitudes above it are NaN, which becomes the canonical one, except that f64 keeps
+// its bits, quieted.
+template <bool Negate, bool Ftz, u64 Infinity, u64 Smallest>  // Smallest: the smallest normal magnitude
 struct Sign {
     template <class T>
     static T apply(T x) {
-        if constexpr (Ftz)
-            if ((x & ~kTop<T>) < Smallest) x &= kTop<T>;
+        const T magnitude = x & ~kTop<T>;
+        if (magnitude > T(Infinity))
+            return sizeof(T) == 8 ? static_cast<T>(x | u64{1} << 51) : static_cast<T>(kTop<T> - 1);
+        if (Ftz && magnitude < T(Smallest)) x &= kTop<T>;
         return static_cast<T>(Negate ? x ^ kTop<T> : x & ~kTop<T>);
     }
 };
 template <bool Negate, bool Ftz>
 Handler sign_of(Type type) {
+    using Half = Sign<Negate, Ftz, 0x7c00, 0x0400>;
+    using Brain = Sign<Negate, Ftz, 0x7f80, 0x0080>;
     switch (type) {
         case Type::f16:
-            return unary<u16, u16, Sign<Negate, Ftz, 0x0400>>;
+            return unary<u16, u16, Half>;
         case Type::f16x2:
-            return unary<u32, u32, Halves<Sign<Negate, Ftz, 0x0400>>>;
+            return unary<u32, u32, Halves<Half>>;
         case Type::bf16:
-            return unary<u16, u16, Sign<Negate, Ftz, 0x0080>>;
+            return unary<u16, u16, Brain>;
         case Type::bf16x2:
-            return unary<u32, u32, Halves<Sign<Negate, Ftz, 0x0080>>>;
+            return unary<u32, u32, Halves<Brain>>;
         case Type::f64:
-            return unary<u64, u64, Sign<Negate, false, 0>>;
+            return unary<u64, u64, Sign<Negate, false, u64{0x7ff} << 52, 0>>;
         default:
-            return unary<u32, u32, Sign<Negate, Ftz, 0x00800000>>;
+            return unary<u32, u32, Sign<Negate, Ftz, 0x7f800000, 0x00800000>>;
     }
 }
 
@@ -186,7 +192,7 @@ Step minmax64(Warp& w, const Instruction& i, u32 mask) {
     each_lane(w.out<u64>(i.op[0]), mask, [&](int l) {
         constexpr u64 magnitude = ~u64{0} >> 1, infinity = 0x7ffull << 52;
         const bool a_nan = (a[l] & magnitude) > infinity, b_nan = (b[l] & magnitude) > infinity;
-        if (a_nan || b_nan) return a_nan && b_nan ? magnitude : a_nan ? b[l] : a[l];
+        if (a_nan || b_nan) return a_nan && b_nan ? b[l] | u64{1} << 51 : a_nan ? b[l] : a[l];
         const auto key = [](u64 x) {
             return static_cast<s64>(x) < 0 ? static_cast<s64>(~x | u64{1} << 63) : static_cast<s64>(x);
         };

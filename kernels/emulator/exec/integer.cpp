@@ -95,8 +95,7 @@ struct Sad {
         return Add::apply(c, a < b ? Sub::apply(b, a) : Sub::apply(a, b));
     }
 };
-// Division by zero is unspecified, no trap: all bits set is what the machine's own sequence gives for
-// unsigned types.
+// Division by zero is unspecified, no trap: quotient and remainder have all bits set, as on an H200.
 struct Div {
     template <class T>
     static T apply(T a, T b) {
@@ -109,7 +108,7 @@ struct Div {
 struct Rem {
     template <class T>
     static T apply(T a, T b) {
-        if (b == 0) return a;
+        if (b == 0) return static_cast<T>(-1);
         if constexpr (std::is_signed_v<T>)
             if (b == -1) return 0;
         return static_cast<T>(a % b);
