@@ -167,7 +167,7 @@ def test_a_real_number_is_checked(name, tmp_path):
     for wrong in ("10000", True, None):
         with pytest.raises(TypeError, match=rf"^{name} must be a number: got"):
             MLAConfig.from_json(write(tmp_path, changed(**{name: wrong})))
-    for wrong in (0, -1.0, math.nan, math.inf):
+    for wrong in (0, -1.0, math.nan, math.inf, 10**400):
         with pytest.raises(ValueError, match=rf"^{name} must be positive and finite: got"):
             MLAConfig.from_json(write(tmp_path, changed(**{name: wrong})))
 
@@ -256,6 +256,7 @@ def test_a_model_without_query_compression_or_repeated_fields_is_read():
     [
         ("[1, 2]", "must hold one JSON object"),
         ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ('{"hidden_size": 7168, "hidden_size": 4096}', "hidden_size is given twice in the same object: 7168"),
         ("{}", "^hidden_size and num_hidden_layers and .* missing"),
     ],

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib import resources
@@ -184,7 +185,7 @@ class MLAConfig:
         text = Path(path).read_text(encoding="utf-8")
         try:
             loaded = json.loads(text, object_pairs_hook=_object_without_repeats)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{path} is not JSON: {error}") from error
         if not isinstance(loaded, dict):
             raise ValueError(f"{path} must hold one JSON object: it holds {_shown(loaded)}")
@@ -290,7 +291,7 @@ def _check_int(name: str, value: object) -> None:
 def _check_real(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number: got {_shown(value)}")
-    if not math.isfinite(value) or value <= 0:
+    if not 0 < value <= sys.float_info.max:
         raise ValueError(f"{name} must be positive and finite: got {value}")
 
 
