@@ -70,7 +70,8 @@ def scalar(form: Form, kind: str, mods: Mods, args: Args) -> int:
         case _:
             raise AssertionError(form.opcode)
     if result == "nan" and kind == "f64":
-        return nan64(*args)
+        order = {"fma": (0, 2, 1), "mad": (0, 2, 1), "div": (1, 0)}.get(form.opcode, range(len(args)))
+        return nan64(*(args[i] for i in order))
     bits = encode(clamped(result, mods), f, mode)
     return flush(bits, f) if "ftz" in mods else bits
 

@@ -45,8 +45,8 @@ float canon(float x) {
     return x != x ? std::bit_cast<float>(0x7fffffffu) : x;
 }
 
-// f64 keeps NaN payloads, as the H200 was seen to do: the last NaN operand, quieted, and 0xfff8… for an
-// invalid operation.
+// f64 keeps NaN payloads, as the H200 was seen to do: one NaN operand, quieted, and 0xfff8… for an invalid
+// operation. Of several NaNs, add and mul take the second, fma the second, then the third, div the first.
 constexpr u64 kQuiet = u64{1} << 51, kInvalid64 = 0xfff8000000000000ull;
 bool is_nan64(u64 x) {
     return (x & ~(u64{1} << 63)) > (u64{0x7ff} << 52);
@@ -104,10 +104,10 @@ struct Mul64 {
     static double apply(double a, double b) { return canon64(a * b, a, b); }
 };
 struct Fma64 {
-    static double apply(double a, double b, double c) { return canon64(std::fma(a, b, c), a, b, c); }
+    static double apply(double a, double b, double c) { return canon64(std::fma(a, b, c), a, c, b); }
 };
 struct Div64 {
-    static double apply(double a, double b) { return canon64(a / b, a, b); }
+    static double apply(double a, double b) { return canon64(a / b, b, a); }
 };
 struct Rcp64 {
     static double apply(double a) { return canon64(1.0 / a, a); }
@@ -161,8 +161,8 @@ u64 in_f64(const u64* x, exact::Round round) {
     else
         r = exact::sqrt(a);
     if (r.kind == Value::Kind::nan)
-        return kOperands<O> == 3   ? nan64(x[0], x[1], x[2])
-               : kOperands<O> == 2 ? nan64(x[0], x[1])
+        return kOperands<O> == 3   ? nan64(x[0], x[2], x[1])
+               : kOperands<O> == 2 ? (O == Op::div ? nan64(x[1], x[0]) : nan64(x[0], x[1]))
                                    : nan64(x[0]);
     return encode(r, exact::kF64, round);
 }
