@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib.util
 import os
@@ -9,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -313,3 +314,64 @@ def test_a_complete_environment_is_left_alone_and_a_changed_source_builds_only(
     commands.clear()
     assert script.main() == 0
     assert "--clear" in commands[0], "another build of torch needs an empty environment"
+
+
+class Builds:
+    """In place of ``Steps``: refuses the commands that ``refuse`` names, and keeps all of them."""
+
+    def __init__(self, script: ModuleType, refuse: Callable[[tuple[str, ...]], bool]) -> None:
+        self.script, self.refuse, self.commands = script, refuse, list[tuple[str, ...]]()
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        yield
+
+    def run(self, *command: str) -> None:
+        self.commands.append(command)
+        if self.refuse(command):
+            raise self.script.SetupError("it does not compile: exec.cpp:7: error: no")
+
+
+def _without_emulator(command: tuple[str, ...]) -> bool:
+    return "-Ccmake.define.MLACADEMY_EMULATOR=OFF" in command
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_an_emulator_that_does_not_build_leaves_the_course_usable(
+    script: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    earlier: bool,
+) -> None:
+    monkeypatch.setattr(script, "BUILD", tmp_path)
+    monkeypatch.delenv("CI", raising=False)
+    if earlier:
+        (tmp_path / "cp311-x").mkdir()
+    builds = Builds(script, lambda command: not _without_emulator(command))
+    script.build_native(builds)
+    assert [_without_emulator(command) for command in builds.commands] == [False] * (1 + earlier) + [True]
+    said = capsys.readouterr().out
+    assert "built without the emulator, which chapters 00 to 06 do not use" in said
+    assert "exec.cpp:7: error: no" in said
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_an_emulator_that_does_not_build_fails_in_ci(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, earlier: bool
+) -> None:
+    monkeypatch.setattr(script, "BUILD", tmp_path)
+    monkeypatch.setenv("CI", "true")
+    if earlier:
+        (tmp_path / "cp311-x").mkdir()
+    with pytest.raises(script.SetupError, match="does not compile"):
+        script.build_native(Builds(script, lambda command: True))
+
+
+def test_a_compilers_refusal_is_told_by_its_first_error(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(script, "LOG", tmp_path / "log")
+    said = 'echo "a.cpp:3:1: error: expected;"; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do echo note; done'
+    with pytest.raises(script.SetupError, match=r"a\.cpp:3:1: error: expected;.*The whole log: [^ ]*log\.$"):
+        script.Steps(1).run("sh", "-c", f"{said}; echo ERROR: Could not build wheels; exit 1")
