@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", help="default: list")
     actions.add_parser("list", help="list the course's kernels and say what works on this machine")
 
     compiling = actions.add_parser("compile", help="compile a kernel file")
@@ -55,7 +55,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     actions = {"list": _list, "compile": _compile, "disassemble": _disassemble, "run": _run}
-    return actions[options.action](options)
+    return actions[options.action or "list"](options)
 
 
 def what_works() -> list[str]:

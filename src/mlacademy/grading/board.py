@@ -203,7 +203,8 @@ class Board:
             f"<td style='text-align:left'>{row.state}</td><td>{row.tries or ''}</td><td>{row.points}</td></tr>"
             for row in self.rows
         )
-        head = "<tr><th>exercise</th><th>title</th><th>state</th><th>tries</th><th>points</th></tr>"
+        left = " style='text-align:left'"
+        head = f"<tr><th>exercise</th><th{left}>title</th><th{left}>state</th><th>tries</th><th>points</th></tr>"
         text = f"<b>{self.passed} of {len(self.rows)} exercises right</b>"
         return f'<div style="color:var(--jp-content-font-color1,inherit)">{text}{bar}<table>{head}{cells}</table></div>'
 
