@@ -8,7 +8,6 @@
 #include <mutex>
 #include <thread>
 
-#include "bindings/numerics.hpp"
 #include "ir/errors.hpp"
 #include "machine/machine.hpp"
 #include "ptx/program.hpp"
@@ -277,5 +276,4 @@ PYBIND11_MODULE(_emulator, m) {
     m.def("launch", &launch, py::arg("program"), py::arg("kernel"), py::arg("grid"), py::arg("block"),
           py::arg("cluster"), py::arg("smem_bytes"), py::arg("params"), py::arg("buffers"),
           py::arg("options"));
-    add_numerics(m);
 }
