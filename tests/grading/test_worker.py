@@ -439,9 +439,13 @@ def test_worker_that_was_killed_is_started_again(exercise: Exercise) -> None:
         worker.close()
 
 
-def test_worker_that_cannot_start_is_an_error_with_its_command() -> None:
-    worker = Worker(prefix=["/bin/false"])
-    with pytest.raises(RuntimeError, match="the worker process did not start: /bin/false"):
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [("true", "it said nothing"), ("echo first >&2; echo no room left >&2; exit 1", "no room left")],
+)
+def test_worker_that_cannot_start_is_an_error_with_its_reason(command: str, reason: str) -> None:
+    worker = Worker(prefix=["/bin/sh", "-c", command])
+    with pytest.raises(RuntimeError, match=f"the worker process did not start: /bin/sh {sys.executable}: {reason}"):
         worker.run(Job(answer=b""))
 
 

@@ -100,15 +100,21 @@ class Worker:
             [*self._prefix, sys.executable, "-P", "-c", _COMMAND],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,  # until it has started: then the worker closes it
             env=environment,
             start_new_session=True,  # an interrupt in the notebook is not for the worker
             bufsize=0,
         )
-        kind, _ = self._receive(self._process, time.monotonic() + _START_SECONDS)
-        if kind != b"R":
-            self.close()
-            raise RuntimeError(f"the worker process did not start: {' '.join([*self._prefix[:1], sys.executable])}")
+        assert self._process.stderr is not None
+        with self._process.stderr as errors:
+            kind, _ = self._receive(self._process, time.monotonic() + _START_SECONDS)
+            if kind != b"R":
+                self.close()
+                said = errors.read().decode("utf-8", "replace").strip().splitlines()
+                command = " ".join([*self._prefix[:1], sys.executable])
+                raise RuntimeError(
+                    f"the worker process did not start: {command}: {said[-1] if said else 'it said nothing'}"
+                )
         return self._process
 
     def _send(self, job: Job, limit: float) -> Reply | None:

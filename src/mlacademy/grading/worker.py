@@ -44,7 +44,7 @@ def main() -> None:
     """Serve jobs from standard input until it closes."""
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1):
+    for standard in (0, 1, 2):
         os.dup2(null, standard)
     _reply(replies, b"R", b"")
     while (job := _next_job(requests)) is not None:
