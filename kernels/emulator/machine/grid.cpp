@@ -1,6 +1,6 @@
 // One launch. Clusters start one after the other; when the ones in flight do not finish within a good while
 // (they may wait for each other through global memory), another one starts beside them.
-#include <cstring>
+#include <algorithm>
 #include <exception>
 #include <list>
 #include <thread>
@@ -20,7 +20,7 @@ Grid::Grid(const Kernel& kernel, const Launch& launch, GlobalMemory memory)
     : kernel(kernel), launch(launch), memory(std::move(memory)) {
     param_storage_.resize(launch.params.size() + 256);
     params = param_storage_.data() + (128 - reinterpret_cast<std::uintptr_t>(param_storage_.data()) % 128);
-    std::memcpy(params, launch.params.data(), launch.params.size());
+    std::ranges::copy(launch.params, params);
 }
 
 std::array<std::uint32_t, 3> Grid::clusters() const {
