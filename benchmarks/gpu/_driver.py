@@ -1,10 +1,10 @@
 """The few calls of the CUDA driver that the measurements on a GPU need, through ctypes: no package, no toolkit.
 
-    gpu = Gpu()
-    kernel = gpu.load(ptx_text)["name"]
-    y = gpu.empty(nbytes)
-    gpu.launch(kernel, grid=16, block=128, args=(gpu.upload(x), y, np.uint32(3)))
-    out = gpu.download(y, np.uint32, count)
+gpu = Gpu()
+kernel = gpu.load(ptx_text)["name"]
+y = gpu.empty(nbytes)
+gpu.launch(kernel, grid=16, block=128, args=(gpu.upload(x), y, np.uint32(3)))
+out = gpu.download(y, np.uint32, count)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The emulator's arithmetic as a library: `model.cpp` compiled with the emulator's own sources, called through ctypes."""
+"""The emulator's arithmetic as a library: `model.cpp` with the emulator's own sources, called through ctypes."""
 
 from __future__ import annotations
 

@@ -31,18 +31,22 @@ SPARSE = 16
 
 
 def hard_values(rng: np.random.Generator, bits: int, count: int) -> np.ndarray:
-    """Random bit patterns, half of them near the middle of the exponents, with short mantissas and specials among them."""
+    """Random bit patterns, half of them near the middle of the exponents; short mantissas and specials among them."""
     dtype = {16: np.uint16, 32: np.uint32, 64: np.uint64}[bits]
     mantissa = {16: 10, 32: 23, 64: 52}[bits]
     values = rng.integers(0, 2**bits, count, dtype=dtype)
     kind = rng.integers(0, 8, count, dtype=np.uint8)
     exponent = dtype((1 << (bits - 1)) - (1 << mantissa))
     middle = dtype(((1 << (bits - 2 - mantissa)) - 1) << mantissa)
-    near = (values & ~exponent) | (middle + ((values >> dtype(3)) % dtype(32) << dtype(mantissa)) - dtype(16 << mantissa))
+    near = (values & ~exponent) | (
+        middle + ((values >> dtype(3)) % dtype(32) << dtype(mantissa)) - dtype(16 << mantissa)
+    )
     values = np.where(kind < 4, near, values)
     short = values & ~dtype((1 << (mantissa // 2)) - 1)
     values = np.where((kind == 4) | (kind == 3), short, values)
-    special = np.array([0, 1 << (bits - 1), int(exponent), int(exponent) | 1 << (bits - 1), int(exponent) + 1, 1, int(middle)], dtype)
+    special = np.array(
+        [0, 1 << (bits - 1), int(exponent), int(exponent) | 1 << (bits - 1), int(exponent) + 1, 1, int(middle)], dtype
+    )
     return np.where((kind == 5) & (values % dtype(4) == 0), rng.choice(special, count), values)
 
 
@@ -139,7 +143,9 @@ def main(kind: str = "convert", wanted: Callable[[Op], bool] = lambda op: ".appr
     options.add_argument("--seed", type=int, default=20)
     options.add_argument("--share", type=int, default=1, help="a trial run on one part in this many")
     options.add_argument("--only", default="", help="opcodes that contain this")
-    options.add_argument("--json", type=Path, help=f"where to write the result (default: benchmarks/results/{kind}-<card>.json)")
+    options.add_argument(
+        "--json", type=Path, help=f"where to write the result (default: benchmarks/results/{kind}-<card>.json)"
+    )
     chosen = options.parse_args()
     gpu, model = Gpu(), Model()
     ops = [op for op in model.ops if wanted(op) and chosen.only in op.opcode]

@@ -63,7 +63,7 @@ def run(gpu: Gpu, model: Model, shapes: list[Shape], outputs: int, seed: int, ke
         began = time.perf_counter()
         maker = Maker(shape, np.random.default_rng([seed, number]), lambda a, b, c, s=shape: model.matrix(s, a, b, c))
         families = len(INTEGER_FAMILIES if shape.d == "s32" else FLOAT_FAMILIES)
-        row: dict[str, Any] = {"shape": f"m64n{shape.n}k{shape.k}", "type": shape.opcode.split(".", 4)[4]}
+        row: dict[str, Any] = {"shape": f"m64n{shape.n}k{shape.k}", "type": shape.opcode.split(".", 5)[5]}
         row |= {"negate": list(shape.negate), "outputs": 0, "mismatches": 0, "families": {}, "examples": []}
         for tiles in maker.families(-(-outputs // (families * 64 * shape.n))):
             got, want = on_gpu(gpu, kernels[shape.name], shape, tiles), model.matrix(shape, tiles.a, tiles.b, tiles.c)
@@ -75,7 +75,9 @@ def run(gpu: Gpu, model: Model, shapes: list[Shape], outputs: int, seed: int, ke
         rows.append(row)
         bad = {family: wrong for family, (_, wrong) in row["families"].items() if wrong}
         took = time.perf_counter() - began
-        print(f"{row['shape']:>12} {row['type']:24} {row['outputs']:>9} {row['mismatches']:>8} {took:5.1f}s {bad or ''}")
+        print(
+            f"{row['shape']:>12} {row['type']:24} {row['outputs']:>9} {row['mismatches']:>8} {took:5.1f}s {bad or ''}"
+        )
     return rows
 
 
@@ -85,7 +87,9 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=20)
     options.add_argument("--only", default="", help="shapes whose kernel name contains this")
     options.add_argument("--examples", type=int, default=4, help="keep so many differing outputs of a family")
-    options.add_argument("--json", type=Path, help="where to write the result (default: benchmarks/results/mma-<card>.json)")
+    options.add_argument(
+        "--json", type=Path, help="where to write the result (default: benchmarks/results/mma-<card>.json)"
+    )
     chosen = options.parse_args()
     gpu, model = Gpu(), Model()
     shapes = [shape for shape in every_shape() if chosen.only in shape.name]

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "bindings/numerics.hpp"
 #include "ir/errors.hpp"
 #include "machine/machine.hpp"
 #include "ptx/program.hpp"
@@ -274,4 +275,5 @@ PYBIND11_MODULE(_emulator, m) {
     m.def("launch", &launch, py::arg("program"), py::arg("kernel"), py::arg("grid"), py::arg("block"),
           py::arg("cluster"), py::arg("smem_bytes"), py::arg("params"), py::arg("buffers"),
           py::arg("options"));
+    add_numerics(m);
 }

@@ -1,9 +1,10 @@
 // The .approx functions, as the multi-function unit (MUFU) of an H200 computes them.
 //
-// The unit looks up a segment by the upper bits of its operand and evaluates a quadratic in the remaining bits r with
-// integers: (c0 + c1 · r + 2 · c2 · S(r)) >> 17. S is a squarer that leaves out the partial products below a column, and
-// the last shift cuts. PTX puts a few instructions around the unit, which scale subnormal operands without .ftz and bring
-// angles to turns. How close each function comes to the silicon is measured: docs/numerics.md.
+// The unit looks up a segment by the upper bits of its operand and evaluates a quadratic in the remaining
+// bits r with integers: (c0 + c1 · r + 2 · c2 · S(r)) >> 17. S is a squarer that leaves out the partial
+// products below a column, and the last shift cuts. PTX puts a few instructions around the unit, which scale
+// subnormal operands without .ftz and bring angles to turns. How close each function comes to the silicon is
+// measured: docs/numerics.md.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,8 @@ inline constexpr float kInfinity = std::bit_cast<float>(kF32.infinity);
 
 struct Bits {
     bool negative;
-    std::int32_t exponent;   // of 1.mantissa · 2^exponent; -127 for zero and subnormal, 128 for infinity and NaN
+    std::int32_t
+        exponent;  // of 1.mantissa · 2^exponent; -127 for zero and subnormal, 128 for infinity and NaN
     std::uint32_t mantissa;  // 23 bits
 };
 
@@ -65,7 +67,8 @@ struct Bits {
     const Bits b = split(x);
     if (b.exponent == 128) return b.mantissa != 0 ? kNaN : std::copysign(0.0F, x);
     if (b.exponent == -127) return std::copysign(kInfinity, x);
-    const std::int64_t y = evaluate(kReciprocal[b.mantissa >> 16], (b.mantissa & 0xFFFF) << 1) >> 17;  // in 2^-24
+    const std::int64_t y =
+        evaluate(kReciprocal[b.mantissa >> 16], (b.mantissa & 0xFFFF) << 1) >> 17;  // in 2^-24
     return y >> 24 != 0 ? join(b.negative, -b.exponent, 0)
                         : join(b.negative, -b.exponent - 1, static_cast<std::uint32_t>(y) & 0x007F'FFFF);
 }
@@ -78,7 +81,8 @@ struct Bits {
     const std::int32_t odd = b.exponent & 1, half = (b.exponent - odd) / 2;
     if (odd == 0 && b.mantissa == 0) return join(false, -half, 0);
     const Segment& segment = kReciprocalRoot[odd << 6 | static_cast<std::int32_t>(b.mantissa >> 17)];
-    return join(false, -half - 1, static_cast<std::uint32_t>(evaluate(segment, b.mantissa & 0x1FFFF) >> 17) & 0x007F'FFFF);
+    return join(false, -half - 1,
+                static_cast<std::uint32_t>(evaluate(segment, b.mantissa & 0x1FFFF) >> 17) & 0x007F'FFFF);
 }
 
 [[nodiscard]] inline float sqrt(float x) {
@@ -88,17 +92,20 @@ struct Bits {
     if (b.exponent == 128) return kInfinity;
     const std::int32_t odd = b.exponent & 1, half = (b.exponent - odd) / 2;
     const Segment& segment = kRoot[odd << 6 | static_cast<std::int32_t>(b.mantissa >> 17)];
-    return join(false, half, static_cast<std::uint32_t>(evaluate(segment, b.mantissa & 0x1FFFF) >> 17) & 0x007F'FFFF);
+    return join(false, half,
+                static_cast<std::uint32_t>(evaluate(segment, b.mantissa & 0x1FFFF) >> 17) & 0x007F'FFFF);
 }
 
-// The operand in fixed point, cut toward zero to 23 fraction bits. A negative fraction is complemented, not negated.
+// The operand in fixed point, cut toward zero to 23 fraction bits. A negative fraction is complemented, not
+// negated.
 [[nodiscard]] inline float ex2(float x) {
     const Bits b = split(x);
     if (b.exponent == 128 && b.mantissa != 0) return kNaN;
     if (b.exponent >= 8) return b.negative ? 0.0F : kInfinity;
     const std::int32_t size = b.exponent < -23 ? 0
-                              : b.exponent < 0 ? static_cast<std::int32_t>((b.mantissa | 0x0080'0000) >> -b.exponent)
-                                               : static_cast<std::int32_t>((b.mantissa | 0x0080'0000) << b.exponent);
+                              : b.exponent < 0
+                                  ? static_cast<std::int32_t>((b.mantissa | 0x0080'0000) >> -b.exponent)
+                                  : static_cast<std::int32_t>((b.mantissa | 0x0080'0000) << b.exponent);
     const bool whole = (size & 0x007F'FFFF) == 0;
     const std::int32_t fixed = !b.negative ? size : whole ? -size : ~size;
     const std::uint32_t fraction = static_cast<std::uint32_t>(fixed) & 0x007F'FFFF;
@@ -123,8 +130,10 @@ struct Bits {
     const Bits b = split(turns);
     if (b.exponent == 128) return kNaN;
     const std::uint64_t significand = b.mantissa | 0x0080'0000;
-    const std::uint64_t place = b.exponent >= 23 ? 0 : b.exponent >= -2 ? significand << (b.exponent + 2)
-                                : b.exponent < -25 ? 0 : significand >> (-b.exponent - 2);
+    const std::uint64_t place = b.exponent >= 23   ? 0
+                                : b.exponent >= -2 ? significand << (b.exponent + 2)
+                                : b.exponent < -25 ? 0
+                                                   : significand >> (-b.exponent - 2);
     const auto quadrant = static_cast<std::uint32_t>(place >> 23) + shift;
     const auto along = static_cast<std::uint32_t>(place) & 0x007F'FFFF;
     const std::uint32_t at = (quadrant & 1) != 0 ? ~along & 0x007F'FFFF : along;  // backwards: the complement
@@ -170,10 +179,15 @@ struct Bits {
     return mul_f32(x, std::bit_cast<float>(0x3E22'F983U), {.round = Round::zero, .ftz = ftz});
 }
 
-[[nodiscard]] inline float sin_approx(float x, bool ftz) { return mufu::sine(turns(x, ftz), 0); }
-[[nodiscard]] inline float cos_approx(float x, bool ftz) { return mufu::sine(turns(x, ftz), 1); }
+[[nodiscard]] inline float sin_approx(float x, bool ftz) {
+    return mufu::sine(turns(x, ftz), 0);
+}
+[[nodiscard]] inline float cos_approx(float x, bool ftz) {
+    return mufu::sine(turns(x, ftz), 1);
+}
 
-// a / b through the reciprocal. .full scales both where b's reciprocal would leave the range; .approx gives zero there.
+// a / b through the reciprocal. .full scales both where b's reciprocal would leave the range; .approx gives
+// zero there.
 [[nodiscard]] inline float div_approx(float a, float b, bool full, bool ftz) {
     const float size = std::fabs(b);
     const float scale = size < 0x1p-126F && !ftz ? 0x1p24F : full && size > 0x1p126F ? 0.25F : 1.0F;
@@ -181,7 +195,26 @@ struct Bits {
     return mul_f32(mufu::rcp(mul_f32(b, scale, rule)), mul_f32(a, scale, rule), rule);
 }
 
-// Not the unit's own table: the function, rounded.
-[[nodiscard]] inline float tanh_approx(float x) { return canonical(static_cast<float>(std::tanh(static_cast<double>(x)))); }
+// Close, but not the unit's bits between 2^-8 and 8: its table for tanh is not known. Below, it returns x
+// (near 2^-8 without the last 6 bits); above, ±1.
+[[nodiscard]] inline float tanh_approx(float x) {
+    const float size = std::fabs(x);
+    if (size < 0x1p-8F) return x;
+    if (size < 0x1.02p-8F) return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & ~63U);
+    if (size >= 8.0F) return std::copysign(1.0F, x);
+    return canonical(static_cast<float>(std::tanh(static_cast<double>(x))));
+}
+
+// The 16-bit forms: the f32 result, cut; from the power of two past the largest value on, infinity.
+template <Format F>
+[[nodiscard]] inline std::uint32_t ex2_approx_narrow(std::uint32_t x) {
+    const float y = mufu::ex2(widen<F>(x));
+    const bool over = y >= 2.0F * std::bit_cast<float>(static_cast<std::uint32_t>(F.bias() + 127) << 23);
+    return over ? F.infinity : narrow<F>(y, {.round = Round::zero});
+}
+template <Format F>
+[[nodiscard]] inline std::uint32_t tanh_approx_narrow(std::uint32_t x) {
+    return narrow<F>(tanh_approx(widen<F>(x)), {.round = Round::zero});
+}
 
 }  // namespace emu

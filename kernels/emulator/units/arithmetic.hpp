@@ -1,8 +1,9 @@
-// Scalar arithmetic whose result a host's operators do not give: directed rounding, one rounding for f16 and bf16, and
-// PTX's minimum and maximum. NaN results are the canonical 0x7FFFFFFF (0x7FFF for 16 bits).
+// Scalar arithmetic whose result a host's operators do not give: directed rounding, one rounding for f16 and
+// bf16, and PTX's minimum and maximum. NaN results are the canonical 0x7FFFFFFF (0x7FFF for 16 bits).
 //
-// Directed rounding goes through round-to-odd: the exact result is cut to a double whose last bit says whether anything
-// was cut, and such a value rounds to any narrower format as the exact one would (two spare bits are enough).
+// Directed rounding goes through round-to-odd: the exact result is cut to a double whose last bit says
+// whether anything was cut, and such a value rounds to any narrower format as the exact one would (two spare
+// bits are enough).
 #pragma once
 
 #include <bit>
@@ -18,9 +19,12 @@ namespace emu {
     return ftz && (bits & kF32.infinity) == 0 ? std::bit_cast<float>(bits & 0x8000'0000) : x;
 }
 
-[[nodiscard]] constexpr float canonical(float x) { return x != x ? std::bit_cast<float>(kF32.nan) : x; }
+[[nodiscard]] constexpr float canonical(float x) {
+    return x != x ? std::bit_cast<float>(kF32.nan) : x;
+}
 
-// `nearest` is the rounded value of an exact result, `error` has the sign of exact - nearest (0: nothing was lost).
+// `nearest` is the rounded value of an exact result, `error` has the sign of exact - nearest (0: nothing was
+// lost).
 [[nodiscard]] inline double round_to_odd(double nearest, double error) {
     if (error == 0 || !std::isfinite(nearest)) return nearest;
     const auto bits = std::bit_cast<std::uint64_t>(nearest);
@@ -48,7 +52,6 @@ namespace emu {
     const double root = std::sqrt(static_cast<double>(x));
     return round_to_odd(root, std::isfinite(root) ? std::fma(-root, root, static_cast<double>(x)) : 0.0);
 }
-
 
 struct FloatRule {
     Round round = Round::even;
@@ -85,11 +88,14 @@ struct FloatRule {
     return round_f32(divide_to_odd(flush(x, rule.ftz), flush(y, rule.ftz)), rule);
 }
 
-[[nodiscard]] inline float sqrt_f32(float x, FloatRule rule) { return round_f32(sqrt_to_odd(flush(x, rule.ftz)), rule); }
+[[nodiscard]] inline float sqrt_f32(float x, FloatRule rule) {
+    return round_f32(sqrt_to_odd(flush(x, rule.ftz)), rule);
+}
 
 // f16 and bf16: the operands are codes, one rounding from the exact result (nearest even).
 template <Format F>
-[[nodiscard]] inline std::uint32_t fma_narrow(std::uint32_t x, std::uint32_t y, std::uint32_t z, bool relu = false) {
+[[nodiscard]] inline std::uint32_t fma_narrow(std::uint32_t x, std::uint32_t y, std::uint32_t z,
+                                              bool relu = false) {
     // The product is exact in double: at most 22 bits.
     const double product = static_cast<double>(widen<F>(x)) * static_cast<double>(widen<F>(y));
     return narrow<F>(add_to_odd(product, widen<F>(z)), {.relu = relu});

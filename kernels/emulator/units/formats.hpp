@@ -34,7 +34,7 @@ struct Format {
 
 // Fields: exponent bits, mantissa bits, unused bits, infinity, largest finite, NaN.
 inline constexpr Format kF32 = {8, 23, 0, 0x7F80'0000, 0x7F7F'FFFF, 0x7FFF'FFFF};
-inline constexpr Format kTF32 = {8, 10, 13, 0x7F80'0000, 0x7F7F'E000, 0x7FFF'FFFF};
+inline constexpr Format kTF32 = {8, 10, 13, 0x7F80'0000, 0x7F7F'E000, 0x7FFF'E000};
 inline constexpr Format kBF16 = {8, 7, 0, 0x7F80, 0x7F7F, 0x7FFF};
 inline constexpr Format kF16 = {5, 10, 0, 0x7C00, 0x7BFF, 0x7FFF};
 inline constexpr Format kE5M2 = {5, 2, 0, 0x7C, 0x7B, 0x7F};
@@ -148,8 +148,19 @@ template <Format F>
     return x != x ? sign | quiet : narrow<F>(x, {.round = round});
 }
 
+// cvt.rna.tf32.f32 is integer arithmetic on an H200, and a NaN shows it: its lower bits are cut (so that it
+// can turn into infinity), and .satfinite takes one tf32 unit off whatever is not finite then.
+[[nodiscard]] constexpr std::uint32_t narrow_tf32_away(float x, bool satfinite) {
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    const bool finite = (bits & 0x7FFF'FFFF) < kF32.infinity;
+    const std::uint32_t cut = (finite ? bits + 0x1000 : bits) & 0xFFFF'E000;
+    return satfinite && (cut & 0x7FFF'FFFF) >= kF32.infinity ? cut - 0x2000 : cut;
+}
+
 // cvt.f32.bf16: a shift, which keeps even the payload of a NaN.
-[[nodiscard]] constexpr float widen_bf16(std::uint32_t code) { return std::bit_cast<float>(code << 16); }
+[[nodiscard]] constexpr float widen_bf16(std::uint32_t code) {
+    return std::bit_cast<float>(code << 16);
+}
 
 // The value of a code, exact. NaN gives the quiet NaN 0x7FFFFFFF, as arithmetic and cvt.f32.f16 do.
 template <Format F>

@@ -21,18 +21,25 @@ constexpr int kLanes = 64;  // outputs of one row computed side by side
 
 const Format& format_of(Element type) {
     switch (type) {
-        case Element::f16: return kF16;
-        case Element::bf16: return kBF16;
-        case Element::e4m3: return kE4M3;
-        case Element::e5m2: return kE5M2;
+        case Element::f16:
+            return kF16;
+        case Element::bf16:
+            return kBF16;
+        case Element::e4m3:
+            return kE4M3;
+        case Element::e5m2:
+            return kE5M2;
         case Element::tf32:
         case Element::s8:
-        case Element::u8: break;
+        case Element::u8:
+            break;
     }
     return kTF32;
 }
 
-bool is_fp8(Element type) { return type == Element::e4m3 || type == Element::e5m2; }
+bool is_fp8(Element type) {
+    return type == Element::e4m3 || type == Element::e5m2;
+}
 
 // Where the parts of `count` numbers go.
 struct Parts {
@@ -42,13 +49,16 @@ struct Parts {
     std::uint8_t* finite;
 };
 
-EMU_VECTOR void take_apart(const Format& format, const std::uint32_t* codes, int count, bool negate, Parts out) {
-    const int sign_shift = format.sign_shift(), mantissa_bits = format.mantissa_bits, unused = format.unused_bits;
+EMU_VECTOR void take_apart(const Format& format, const std::uint32_t* codes, int count, bool negate,
+                           Parts out) {
+    const int sign_shift = format.sign_shift(), mantissa_bits = format.mantissa_bits,
+              unused = format.unused_bits;
     const int to_float = 23 - mantissa_bits, bias = format.bias();
     const std::uint32_t mask = (1U << sign_shift) - 1, mantissa_mask = (1U << mantissa_bits) - 1;
     const std::uint32_t last_finite = format.max >> unused, infinity = format.infinity >> unused;
     for (int i = 0; i < count; ++i) {
-        const std::uint32_t sign = (codes[i] << (31 - sign_shift) & 0x8000'0000) ^ (std::uint32_t{negate} << 31);
+        const std::uint32_t sign =
+            (codes[i] << (31 - sign_shift) & 0x8000'0000) ^ (std::uint32_t{negate} << 31);
         const std::uint32_t magnitude = (codes[i] & mask) >> unused;
         const std::uint32_t field = magnitude >> mantissa_bits;
         const std::uint32_t mantissa = (magnitude & mantissa_mask) << to_float;
@@ -67,8 +77,10 @@ EMU_VECTOR void take_apart(const Format& format, const std::uint32_t* codes, int
 }
 
 // An output with an infinity or a NaN among its terms. A finite product never becomes infinite by itself.
-std::uint32_t special_sum(const Operand& a, int i, const Operand& b, int j, float addend, const Format& format) {
-    bool nan = std::isnan(addend), up = addend > 0 && std::isinf(addend), down = addend < 0 && std::isinf(addend);
+std::uint32_t special_sum(const Operand& a, int i, const Operand& b, int j, float addend,
+                          const Format& format) {
+    bool nan = std::isnan(addend), up = addend > 0 && std::isinf(addend),
+         down = addend < 0 && std::isinf(addend);
     for (int k = 0; k < a.depth(); ++k) {
         const float x = a.values(k)[i], y = b.values(k)[j];
         if (std::isfinite(x) && std::isfinite(y)) continue;
@@ -80,7 +92,8 @@ std::uint32_t special_sum(const Operand& a, int i, const Operand& b, int j, floa
     return nan || (up && down) ? format.nan : format.infinity | std::uint32_t{down} << format.sign_shift();
 }
 
-// Cut to `mantissa_bits`, toward zero; a zero is always +0. |x| carries at most 53 bits, far inside double's range.
+// Cut to `mantissa_bits`, toward zero; a zero is always +0. |x| carries at most 53 bits, far inside double's
+// range.
 inline std::uint32_t cut_to_f32(double x, int mantissa_bits) {
     const auto bits = std::bit_cast<std::uint64_t>(x);
     const std::uint32_t sign = static_cast<std::uint32_t>(bits >> 32) & 0x8000'0000;
@@ -108,22 +121,24 @@ struct Row {
 
 // The sum of up to 16 products below 4 · 2^25, or of 32 with F = 13, stays below 2^31: an int32 holds it.
 EMU_VECTOR void sum_products(const Operand& a, int i, const Operand& b, int j, int fraction_bits, Row& row) {
-    for (int lane = 0; lane < kLanes; ++lane) row.largest[lane] = std::max(row.exponent[lane], kLeastAlignment);
+    for (int lane = 0; lane < kLanes; ++lane)
+        row.largest[lane] = std::max(row.exponent[lane], kLeastAlignment);
     for (int k = 0; k < a.depth(); ++k) {
         const std::int32_t exponent = a.exponents(k)[i];
         const std::int32_t* other = b.exponents(k) + j;
         for (int lane = 0; lane < kLanes; ++lane)
             row.largest[lane] = std::max(row.largest[lane], exponent + other[lane]);
     }
-    for (int lane = 0; lane < kLanes; ++lane) row.sum[lane] = 0;
+    for (int lane = 0; lane < kLanes; ++lane)
+        row.sum[lane] = 0;
     for (int k = 0; k < a.depth(); ++k) {
         const float significand = a.significands(k)[i];
         const std::int32_t exponent = a.exponents(k)[i] + 127 + fraction_bits;
         const float* other = b.significands(k) + j;
         const std::int32_t* other_exponent = b.exponents(k) + j;
         for (int lane = 0; lane < kLanes; ++lane) {
-            // The product is exact in float and its scale a power of two; conversion to integer cuts toward zero. An
-            // exponent field of 0 stands for every scale under which nothing is left.
+            // The product is exact in float and its scale a power of two; conversion to integer cuts toward
+            // zero. An exponent field of 0 stands for every scale under which nothing is left.
             const std::int32_t field = std::max(exponent + other_exponent[lane] - row.largest[lane], 0);
             const float scale = std::bit_cast<float>(field << 23);
             row.sum[lane] += static_cast<std::int32_t>(significand * other[lane] * scale);
@@ -135,7 +150,8 @@ EMU_VECTOR void sum_products(const Operand& a, int i, const Operand& b, int j, i
 EMU_VECTOR void add_addend(int fraction_bits, Row& row) {
     for (int lane = 0; lane < kLanes; ++lane) {
         const std::int32_t field = std::max(row.exponent[lane] - row.largest[lane] + 127 + fraction_bits, 0);
-        const auto addend = static_cast<std::int32_t>(row.significand[lane] * std::bit_cast<float>(field << 23));
+        const auto addend =
+            static_cast<std::int32_t>(row.significand[lane] * std::bit_cast<float>(field << 23));
         const auto sum = static_cast<double>(row.sum[lane]) + static_cast<double>(addend);
         const std::int64_t exponent = row.largest[lane] - fraction_bits + 1023;
         row.total[lane] = sum * std::bit_cast<double>(exponent << 52);
@@ -143,7 +159,8 @@ EMU_VECTOR void add_addend(int fraction_bits, Row& row) {
 }
 
 EMU_VECTOR void finish_f32(int mantissa_bits, const Row& row, std::uint32_t* out) {
-    for (int lane = 0; lane < kLanes; ++lane) out[lane] = cut_to_f32(row.total[lane], mantissa_bits);
+    for (int lane = 0; lane < kLanes; ++lane)
+        out[lane] = cut_to_f32(row.total[lane], mantissa_bits);
 }
 
 EMU_VECTOR void finish_f16(const Row& row, std::uint32_t* out) {
@@ -153,27 +170,30 @@ EMU_VECTOR void finish_f16(const Row& row, std::uint32_t* out) {
     }
 }
 
-void plain_row(const Operand& a, int i, const Operand& b, int j, int count, const std::uint32_t* c, std::uint32_t* d,
-               bool half) {
+void plain_row(const Operand& a, int i, const Operand& b, int j, int count, const std::uint32_t* c,
+               std::uint32_t* d, bool half) {
     float sum[kLanes];
     for (int lane = 0; lane < count; ++lane)
         sum[lane] = c == nullptr ? 0 : half ? widen<kF16>(c[lane]) : std::bit_cast<float>(c[lane]);
     for (int k = 0; k < a.depth(); ++k) {
         const float x = a.values(k)[i];
         const float* y = b.values(k) + j;
-        for (int lane = 0; lane < count; ++lane) sum[lane] += x * y[lane];
+        for (int lane = 0; lane < count; ++lane)
+            sum[lane] += x * y[lane];
     }
-    for (int lane = 0; lane < count; ++lane) d[lane] = half ? narrow<kF16>(sum[lane]) : narrow<kF32>(sum[lane]);
+    for (int lane = 0; lane < count; ++lane)
+        d[lane] = half ? narrow<kF16>(sum[lane]) : narrow<kF32>(sum[lane]);
 }
 
 // Every product and every sum of them is a small integer, exact in float.
-void integer_row(const Operand& a, int i, const Operand& b, int j, int count, const std::uint32_t* c, std::uint32_t* d,
-                 bool satfinite) {
+void integer_row(const Operand& a, int i, const Operand& b, int j, int count, const std::uint32_t* c,
+                 std::uint32_t* d, bool satfinite) {
     float sum[kLanes] = {};
     for (int k = 0; k < a.depth(); ++k) {
         const float x = a.values(k)[i];
         const float* y = b.values(k) + j;
-        for (int lane = 0; lane < count; ++lane) sum[lane] += x * y[lane];
+        for (int lane = 0; lane < count; ++lane)
+            sum[lane] += x * y[lane];
     }
     using Limits = std::numeric_limits<std::int32_t>;
     for (int lane = 0; lane < count; ++lane) {
@@ -187,26 +207,35 @@ void integer_row(const Operand& a, int i, const Operand& b, int j, int count, co
 template <typename F>
 void for_each_strip(const Operand& a, const Operand& b, F&& strip) {
     for (int i = 0; i < a.lines(); ++i)
-        for (int j = 0; j < b.lines(); j += kLanes) strip(i, j, std::min(kLanes, b.lines() - j));
+        for (int j = 0; j < b.lines(); j += kLanes)
+            strip(i, j, std::min(kLanes, b.lines() - j));
 }
 
 void require_legal(const Operand& a, const Operand& b, Accumulator accumulator) {
     const bool alike = a.type() == b.type() || (is_fp8(a.type()) && is_fp8(b.type())) ||
                        (is_integer(a.type()) && is_integer(b.type()));
     const bool half = a.type() == Element::f16 || is_fp8(a.type());
-    const bool fits = is_integer(a.type()) ? accumulator == Accumulator::s32
-                                           : accumulator == Accumulator::f32 || (accumulator == Accumulator::f16 && half);
-    if (!alike || !fits) throw std::invalid_argument("multiply_add: no wgmma combines these operand and result types");
+    const bool fits = is_integer(a.type())
+                          ? accumulator == Accumulator::s32
+                          : accumulator == Accumulator::f32 || (accumulator == Accumulator::f16 && half);
+    if (!alike || !fits)
+        throw std::invalid_argument("multiply_add: no wgmma combines these operand and result types");
     if (a.depth() != b.depth()) throw std::invalid_argument("multiply_add: A and B must have the same depth");
 }
 
 }  // namespace
 
-FusedRule hopper_rule(Element a) { return is_fp8(a) ? FusedRule{13, 13} : FusedRule{25, 23}; }
+FusedRule hopper_rule(Element a) {
+    return is_fp8(a) ? FusedRule{13, 13} : FusedRule{25, 23};
+}
 
 Operand::Operand(Element type, int lines, int depth)
-    : type_(type), lines_(lines), depth_(depth), stride_(static_cast<std::size_t>((lines + kLanes - 1) / kLanes * kLanes)) {
-    if (lines < 1 || depth < 1 || depth > 32) throw std::invalid_argument("Operand: needs lines >= 1 and depth 1 to 32");
+    : type_(type),
+      lines_(lines),
+      depth_(depth),
+      stride_(static_cast<std::size_t>((lines + kLanes - 1) / kLanes * kLanes)) {
+    if (lines < 1 || depth < 1 || depth > 32)
+        throw std::invalid_argument("Operand: needs lines >= 1 and depth 1 to 32");
     const std::size_t size = stride_ * static_cast<std::size_t>(depth);
     value_.resize(size);
     significand_.resize(size);
@@ -229,7 +258,8 @@ void Operand::load(const Code* codes, int line_stride, int k_stride, bool negate
     std::vector<std::uint8_t> finite(raw.size());
     take_apart(format_of(type_), raw.data(), static_cast<int>(raw.size()), negate,
                {value_.data(), significand_.data(), exponent_.data(), finite.data()});
-    for (int line = 0; line < lines_; ++line) finite_[static_cast<std::size_t>(line)] = 1;
+    for (int line = 0; line < lines_; ++line)
+        finite_[static_cast<std::size_t>(line)] = 1;
     for (int k = 0; k < depth_; ++k)
         for (int line = 0; line < lines_; ++line)
             finite_[static_cast<std::size_t>(line)] &= finite[at(k) + static_cast<std::size_t>(line)];

@@ -2,12 +2,15 @@
 //
 // Each output is one fused dot product over the whole K of the instruction and the addend C:
 //   1. every product is exact: significands multiply, exponents add; nothing is normalised;
-//   2. all terms are aligned to the largest exponent among them (at least -133) and cut, toward zero, after F bits;
+//   2. all terms are aligned to the largest exponent among them (at least -133) and cut, toward zero, after F
+//   bits;
 //   3. the cut terms add without further loss, so the order of the terms does not matter;
-//   4. the sum is normalised and cut to the result's mantissa (f32), or rounded to nearest even (f16); a zero is +0.
+//   4. the sum is normalised and cut to the result's mantissa (f32), or rounded to nearest even (f16); a zero
+//   is +0.
 // F and the result's mantissa depend on the input type: `hopper_rule`. Measured on an H200: docs/numerics.md.
 //
-// An operand is taken apart once (`Operand`) and may be used in many instructions. Left out on purpose: sparsity, b1.
+// An operand is taken apart once (`Operand`) and may be used in many instructions. Left out on purpose:
+// sparsity, b1.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +32,18 @@ struct FusedRule {
 };
 [[nodiscard]] FusedRule hopper_rule(Element a);
 
-[[nodiscard]] constexpr bool is_integer(Element type) { return type == Element::s8 || type == Element::u8; }
+[[nodiscard]] constexpr bool is_integer(Element type) {
+    return type == Element::s8 || type == Element::u8;
+}
 
-// One input matrix, taken apart: `lines` rows of A or columns of B, `depth` elements each. Arrays are [k][line].
+// One input matrix, taken apart: `lines` rows of A or columns of B, `depth` elements each. Arrays are
+// [k][line].
 class Operand {
   public:
     Operand(Element type, int lines, int depth);
 
-    // Element (line, k) is codes[line * line_stride + k * k_stride]; the low bits of Code hold it (tf32: 32 bits, of
-    // which the low 13 are ignored). `negate` is the instruction's imm-scale of -1.
+    // Element (line, k) is codes[line * line_stride + k * k_stride]; the low bits of Code hold it (tf32: 32
+    // bits, of which the low 13 are ignored). `negate` is the instruction's imm-scale of -1.
     template <typename Code>
     void load(const Code* codes, int line_stride, int k_stride, bool negate = false);
 
@@ -54,11 +60,12 @@ class Operand {
 
     Element type_;
     int lines_, depth_;
-    std::size_t stride_;  // lines, and zeros up to a multiple of the vector loops' width
-    std::vector<float> value_;            // the number itself; integers too (all are exact)
-    std::vector<float> significand_;      // ±[1, 2), below 1 for subnormal codes, ±0 for zero
-    std::vector<std::int32_t> exponent_;  // the smallest normal exponent for subnormal codes, kZeroExponent for zero
-    std::vector<std::uint8_t> finite_;    // per line
+    std::size_t stride_;              // lines, and zeros up to a multiple of the vector loops' width
+    std::vector<float> value_;        // the number itself; integers too (all are exact)
+    std::vector<float> significand_;  // ±[1, 2), below 1 for subnormal codes, ±0 for zero
+    std::vector<std::int32_t>
+        exponent_;  // the smallest normal exponent for subnormal codes, kZeroExponent for zero
+    std::vector<std::uint8_t> finite_;  // per line
 };
 
 struct MmaOptions {
@@ -67,10 +74,11 @@ struct MmaOptions {
     bool satfinite = false;  // integers: clamp the sum to s32 instead of wrapping
 };
 
-// d[i * n + j] = sum over k of A(i, k) · B(j, k) + c[i * n + j] for m = a.lines(), n = b.lines(). Entries are f32 bits, an
-// f16 code in the low half, or an s32. c == nullptr means that the instruction reads no addend (scale-d is false); c may
-// be d. Throws std::invalid_argument for operands that no `wgmma` combines.
-void multiply_add(const Operand& a, const Operand& b, const std::uint32_t* c, std::uint32_t* d, const MmaOptions& options);
+// d[i * n + j] = sum over k of A(i, k) · B(j, k) + c[i * n + j] for m = a.lines(), n = b.lines(). Entries are
+// f32 bits, an f16 code in the low half, or an s32. c == nullptr means that the instruction reads no addend
+// (scale-d is false); c may be d. Throws std::invalid_argument for operands that no `wgmma` combines.
+void multiply_add(const Operand& a, const Operand& b, const std::uint32_t* c, std::uint32_t* d,
+                  const MmaOptions& options);
 
 // The fused sum under another rule: other machines, and experiments. fraction_bits + log2(4 · depth) <= 31.
 void fused_multiply_add(const Operand& a, const Operand& b, const std::uint32_t* c, std::uint32_t* d,

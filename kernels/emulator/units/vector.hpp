@@ -1,5 +1,6 @@
-// EMU_VECTOR: compile a loop once for every x86-64 machine and once more for newer vector units; the loader picks. The
-// results are the same bits: the build forbids contraction, and no such loop reorders a sum of floats.
+// EMU_VECTOR: compile a loop once for every x86-64 machine and once more for newer vector units; the loader
+// picks. The results are the same bits: the build forbids contraction, and no such loop reorders a sum of
+// floats.
 #pragma once
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
