@@ -219,7 +219,8 @@ py::dict launch(const Program& program, const std::string& name, Triple grid, Tr
     if (kernel == nullptr) throw LaunchInvalid("kernel: the program has no kernel '" + name + "'");
     Launch l{grid, block, cluster, smem_bytes, {}, read_options(options)};
     const std::string_view bytes = params;
-    for (const char c : bytes) l.params.push_back(static_cast<std::byte>(c));
+    for (const char c : bytes)
+        l.params.push_back(static_cast<std::byte>(c));
     check(*kernel, l);
     GlobalMemory memory;
     for (const auto& [address, size, buffer, writable] : buffers)
