@@ -5,13 +5,14 @@
     python scripts/evidence.py --list
 
 The criteria lie in ``docs/criteria.toml``: each has a ``name``, the ``text`` of what is promised, the ``command``
-that shows it, and how many ``lines`` of its output to keep (the last ones; 6 unless said). A run with ``--only``
-prints to the terminal and leaves the page alone.
+that shows it, and how many ``lines`` of its output to keep (the last ones; 6 unless said). Outcomes are kept in
+``build/evidence/``, one file each, so that a run with ``--only`` replaces just those on the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -19,12 +20,13 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "evidence.md"
+KEPT = ROOT / "build" / "evidence"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -40,12 +42,13 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a criterion's command printed (its last lines), its exit code and its wall time in seconds."""
+    """What a criterion's command printed (its last lines), its exit code, its wall time in seconds, at which commit."""
 
-    criterion: Criterion
+    name: str
     output: str
     code: int
     seconds: float
+    commit: str
 
 
 def load() -> list[Criterion]:
@@ -57,6 +60,7 @@ def run(criterion: Criterion) -> Outcome:
     """Run the criterion's command in the repository's root with its environment on the path."""
     path = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "COLUMNS": "110", "NO_COLOR": "1"}
+    commit = head()
     start = time.monotonic()
     process = subprocess.run(
         ["bash", "-o", "pipefail", "-c", criterion.command],
@@ -69,33 +73,49 @@ def run(criterion: Criterion) -> Outcome:
         check=False,
     )
     text = ESCAPE.sub("", process.stdout).replace(str(ROOT), ".").rstrip()
-    kept = "\n".join(line.rstrip() for line in text.splitlines()[-criterion.lines :])
-    return Outcome(criterion, kept, process.returncode, time.monotonic() - start)
+    last = "\n".join(line.rstrip() for line in text.splitlines()[-criterion.lines :])
+    outcome = Outcome(criterion.name, last, process.returncode, time.monotonic() - start, commit)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    (KEPT / f"{criterion.name}.json").write_text(json.dumps(asdict(outcome)), encoding="utf-8")
+    return outcome
 
 
-def page(outcomes: list[Outcome]) -> str:
+def kept(criterion: Criterion) -> Outcome | None:
+    """The last outcome of a criterion, if it was ever run here."""
+    file = KEPT / f"{criterion.name}.json"
+    return Outcome(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+
+
+def head() -> str:
+    """The short name of the commit that is checked out."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def page(criteria: list[Criterion]) -> str:
     """The evidence page: the machine, a table of outcomes, then each command with what it printed."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
     parts = [
         "# Evidence",
         "",
-        f"Written by `make evidence` on {datetime.now(UTC):%Y-%m-%d} at commit {commit}: {platform.system()} "
-        f"{platform.machine()}, Python {platform.python_version()}, {os.cpu_count()} cores, no GPU.",
-        "Times are wall times of the whole command.",
+        f"Written by `make evidence` on {datetime.now(UTC):%Y-%m-%d}: {platform.system()} {platform.machine()}, "
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, no GPU.",
+        "Times are wall times of the whole command; several may have run at once.",
         "",
-        "| criterion | kept | seconds |",
-        "|---|---|---|",
+        "| criterion | kept | seconds | at commit |",
+        "|---|---|---|---|",
     ]
-    for outcome in outcomes:
-        verdict = "yes" if outcome.code == 0 else f"**no** (exit {outcome.code})"
-        parts.append(f"| [{outcome.criterion.name}](#{outcome.criterion.name}) | {verdict} | {outcome.seconds:.1f} |")
-    for outcome in outcomes:
-        criterion = outcome.criterion
+    outcomes = [(criterion, kept(criterion)) for criterion in criteria]
+    for criterion, outcome in outcomes:
+        name = f"[{criterion.name}](#{criterion.name})"
+        if outcome is None:
+            parts.append(f"| {name} | not run | | |")
+        else:
+            verdict = "yes" if outcome.code == 0 else f"**no** (exit {outcome.code})"
+            parts.append(f"| {name} | {verdict} | {outcome.seconds:.1f} | {outcome.commit} |")
+    for criterion, outcome in outcomes:
         parts += ["", f"## {criterion.name}", "", criterion.text, "", "```console"]
         parts += [f"$ {line}" for line in criterion.command.strip().splitlines()]
-        parts += [outcome.output, "```"]
+        parts += [outcome.output if outcome else "(not run)", "```"]
     return "\n".join(parts) + "\n"
 
 
@@ -109,19 +129,17 @@ def main() -> int:
         for criterion in criteria:
             print(f"{criterion.name}: {criterion.command}")
         return 0
-    outcomes = []
+    failed = 0
     for number, criterion in enumerate(criteria, 1):
         print(f"[{number}/{len(criteria)}] {criterion.name} …", flush=True)
         outcome = run(criterion)
         print(f"    {'kept' if outcome.code == 0 else 'NOT KEPT'} in {outcome.seconds:.1f} s", flush=True)
         if options.only or outcome.code != 0:
             print(outcome.output)
-        outcomes.append(outcome)
-        if not options.only:  # after each, so that a run cut short leaves what it has
-            PAGE.write_text(page(outcomes), encoding="utf-8")
-    if not options.only:
-        print(f"wrote {PAGE.relative_to(ROOT)}")
-    return 0 if all(outcome.code == 0 for outcome in outcomes) else 1
+        failed += outcome.code != 0
+        PAGE.write_text(page(load()), encoding="utf-8")  # after each, so that a run cut short leaves what it has
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
