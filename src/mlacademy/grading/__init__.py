@@ -58,6 +58,7 @@ def __getattr__(name: str) -> Any:
 
 
 if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
+    from mlacademy.grading.judge import preloads
     from mlacademy.grading.process import warm_up
 
-    warm_up()
+    warm_up(preloads)

@@ -15,7 +15,7 @@ from typing import Any
 
 import cloudpickle
 
-from mlacademy.grading import failures, guard
+from mlacademy.grading import failures, guard, judges
 from mlacademy.grading.exercise import Exercise, Misconception
 from mlacademy.grading.failures import Failure
 from mlacademy.grading.outcomes import Outcome, Prepared, holds_torch, outcomes_of, own_randomness, prepare, recognise
@@ -25,6 +25,12 @@ from mlacademy.grading.verdict import Verdict
 MAX_ANSWER = 256 << 20
 PRINTED_LINES = 30
 _PRELOAD_PREFIXES = ("torch", "mlacademy")
+
+
+def preloads() -> list[str]:
+    """Every module that some exercise needs in the worker: torch, and what its answers must not lean on."""
+    forbidden = (name for exercise in judges.all_exercises() for name in exercise.forbids)
+    return sorted({"torch", *(name for name in forbidden if name.startswith(_PRELOAD_PREFIXES))})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,13 +193,13 @@ def shared() -> Worker:
         return _shared
 
 
-def warm_up() -> None:
-    """Start the shared worker in the background; with torch when this process has it loaded already."""
-    preload = ["torch"] if "torch" in sys.modules else []
+def warm_up(modules: Callable[[], Sequence[str]]) -> None:
+    """Start the shared worker in the background, then have it import ``modules()``, so that no check waits for them."""
 
     def start() -> None:
         try:
-            shared().start(preload)
+            shared().start()
+            shared().start(modules())
         except (OSError, RuntimeError):
             return  # the first check meets the same problem and reports it
 
