@@ -28,7 +28,7 @@ def verdict(state: str) -> Verdict:
 def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[Verdict]:
     """What `check_notebook` will find."""
     found: list[Verdict] = []
-    monkeypatch.setattr(grading, "check_notebook", lambda path, *, progress: list(found), raising=False)
+    monkeypatch.setattr(grading, "check_notebook", lambda path, *, only, progress: list(found), raising=False)
     return found
 
 
@@ -74,6 +74,26 @@ def test_check_really_judges_a_blank_notebook(course: Path, capsys: pytest.Captu
     captured = capsys.readouterr()
     assert "not answered yet" in captured.out
     assert captured.err.endswith("answers are missing or not right yet\n")
+
+
+@pytest.mark.parametrize("name", ["02", "exercises/02_fp8", "work/exercises/02_fp8/02_fp8.ipynb"])
+def test_check_takes_a_chapter_a_folder_and_a_path(
+    course: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Workspace(course).seed()
+    monkeypatch.chdir(course)
+    assert cli.main(["check", name]) == 1
+    assert "work/exercises/02_fp8/02_fp8.ipynb" in capsys.readouterr().out
+
+
+def test_check_takes_one_exercise(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Workspace(course).seed()
+    assert cli.main(["check", "2.1"]) == 1
+    captured = capsys.readouterr()
+    assert "02.1" in captured.out
+    assert "02.2" not in captured.out
+    assert "1 of 1 answers" in captured.err
+    assert "02_fp8.ipynb has no exercise 02.9; it has 02.1" in refused(capsys, "check", "02.9")
 
 
 def test_check_refuses_what_is_not_there(course: Path, capsys: pytest.CaptureFixture[str]) -> None:

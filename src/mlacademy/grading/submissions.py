@@ -35,14 +35,18 @@ def exercises_of(path: str | Path) -> tuple[Exercise, ...]:
     return judges.chapter(match[1])
 
 
-def check_notebook(path: str | Path, *, progress: Progress | None = None) -> list[Verdict]:
+def check_notebook(path: str | Path, *, only: str | None = None, progress: Progress | None = None) -> list[Verdict]:
     """Check every exercise of an assignment notebook on the visible cases; one verdict each, in order.
 
-    Raises ``ValueError`` when the file is not a notebook or not an assignment.
+    ``only`` is the name of a single exercise, as in ``"02.3"``. Raises ``ValueError`` when the file is not a notebook,
+    is not an assignment, or has no such exercise.
     """
     notebook = notebooks.read(path)
+    chosen = [exercise for exercise in exercises_of(path) if only in (None, exercise.id)]
+    if not chosen:
+        raise ValueError(f"{path} has no exercise {only}; it has {', '.join(e.id for e in exercises_of(path))}")
     verdicts = []
-    for exercise in exercises_of(path):
+    for exercise in chosen:
         if progress is not None:
             progress(f"{exercise.id} {exercise.title}")
         verdicts.append(judge_notebook(notebook, exercise, streams=("visible",)))
