@@ -6,7 +6,6 @@ import functools
 import re
 import signal
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -270,10 +269,14 @@ def test_the_pipeline_without_its_expect_tx_deadlocks_with_a_story() -> None:
 def test_ctrl_c_stops_a_kernel() -> None:
     program = compile_cuda('extern "C" __global__ void forever(volatile int* p) { while (*p == 0) {} }')
     cell = np.zeros(1, np.int32)
+    former = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a job in the background starts with SIGINT ignored
     timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
     timer.start()
-    start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        launch(program, cell, step_budget=0)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            launch(program, cell, step_budget=0)
+    finally:
+        signal.signal(signal.SIGINT, former)
     timer.join()
-    assert time.monotonic() - start < 5  # generous: the machine may be busy
