@@ -300,3 +300,11 @@ def test_on_macos_the_sentence_says_that_there_is_no_compiler(monkeypatch: pytes
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     with pytest.raises(CompilerMissing, match="NVRTC has no build for macOS"):
         gpu.compile(SCALE)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_compiling_writes_into_no_object_that_python_shares(cache: DiskCache) -> None:
+    gpu.compile(SCALE, name="shared.cu", cache=cache)  # its log is one byte long
+    for code in range(128):
+        assert chr(code).encode() == bytes([code])
+        assert bytes([code]).decode() == chr(code)

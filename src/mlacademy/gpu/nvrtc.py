@@ -147,10 +147,12 @@ def _ok(answer: tuple[Any, ...]) -> Any:
 
 
 def _bytes(program: Any, size_of: Any, read: Any) -> bytes:
-    buffer = b" " * int(_ok(size_of(program)))
-    if buffer:
-        _ok(read(program, buffer))  # written in place
-    return buffer
+    # NVRTC writes into the buffer, and Python shares one object among all bytes of length one: never hand that out.
+    size = int(_ok(size_of(program)))
+    buffer = bytes(size + 2)
+    if size:
+        _ok(read(program, buffer))
+    return buffer[:size]
 
 
 def _text(program: Any, size_of: Any, read: Any) -> str:
