@@ -1,6 +1,5 @@
 // Asynchronous copies: cp.async, st.async, red.async, and the linear bulk copies. Addresses are checked when
-// an operation is issued; data moves when the queue completes it. Until then the destination is poisoned,
-// unless completion is eager.
+// an operation is issued; data moves when the queue completes it.
 #include <algorithm>
 #include <cstring>
 
@@ -10,23 +9,15 @@
 namespace emu {
 namespace {
 
-constexpr int kPoison = 0xff;  // NaN in every float format, −1 in every integer
-
-AsyncQueue& queue(Warp& w) {
-    return w.cta().cluster().queue();
-}
-
-void poison(Warp& w, std::byte* p, std::size_t bytes) {
-    if (queue(w).policy() != Policy::eager) std::memset(p, kPoison, bytes);
-}
-std::string label(Warp& w, const Instruction& i) {
-    return w.text(i) + ", PTX line " + std::to_string(i.ptx_line);
+Cluster& cluster_of(const Warp& w) {
+    return w.cta().cluster();
 }
 
 // ---- cp.async: 4, 8 or 16 bytes a thread, in groups of the thread
 // -----------------------------------------------------------
 
 Step cp_async(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], [src], size, source size?, policy?
+    Cluster& cluster = cluster_of(w);
     const u32 size = static_cast<u32>(i.op[2].imm);
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
@@ -44,15 +35,14 @@ Step cp_async(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], [src], 
         if (given > 1 && given < size)
             static_cast<void>(
                 w.resolve(i, l, Space::global, w.address(i.op[1], l) + given - 1, 1, Warp::Access::read));
-        poison(w, to, size);
-        AsyncOp op;
-        op.what = label(w, i);
+        AsyncOp op{.kind = AsyncKind::cp_async};
+        if (given > 0) op.reads = {cluster.region(from, given)};
+        op.writes = {cluster.region(to, size)};
         op.complete = [=] {
             if (given > 0) std::memcpy(to, from, given);
             std::memset(to + given, 0, size - given);
         };
-        ThreadCopies& own = w.copies(l, false);
-        own.open.writes.push_back(queue(w).push(std::move(op)));
+        w.copies(l, false).open.writes.push_back(cluster.issue(w, i, 1u << l, std::move(op)));
     }
     return Step::next;
 }
@@ -100,14 +90,13 @@ Step cp_async_arrive(Warp& w, const Instruction& i, u32 mask) {
         if ((mask >> l & 1) == 0) continue;
         MbarrierRef b = MbarrierRef::named(w, i, l, i.space, i.op[0]);
         if (i.aux == 0) b.add_pending(1);
-        AsyncOp op;
-        op.what = label(w, i);
-        op.complete = [b]() mutable { b.arrive(1); };
+        AsyncOp op{.kind = AsyncKind::cp_async_arrive};
+        op.signal = {.rank = b.cta().rank, .offset = b.offset(), .arrivals = 1};
         const ThreadCopies& own = w.copies(l, false);
         for (const CopyGroup& g : own.committed)
             op.after.insert(op.after.end(), g.writes.begin(), g.writes.end());
         op.after.insert(op.after.end(), own.open.writes.begin(), own.open.writes.end());
-        queue(w).push(std::move(op));
+        cluster_of(w).issue(w, i, 1u << l, std::move(op));
     }
     return Step::next;
 }
@@ -131,20 +120,17 @@ Step st_async(Warp& w, const Instruction& i,
         if ((mask >> l & 1) == 0) continue;
         std::byte* const to =
             w.resolve(i, l, Space::shared_cluster, w.address(i.op[0], l), bytes, Warp::Access::write);
-        MbarrierRef b = barrier_beside(w, i, l, i.op[0], i.op[n + 1]);
+        const MbarrierRef b = barrier_beside(w, i, l, i.op[0], i.op[n + 1]);
         std::array<std::byte, 32> values;
         for (u32 k = 0; k < n; ++k) {
             const u64 v = w.value(i.op[k + 1], l);
             std::memcpy(values.data() + k * each, &v, each);
         }
-        poison(w, to, bytes);
-        AsyncOp op;
-        op.what = label(w, i);
-        op.complete = [=]() mutable {
-            std::memcpy(to, values.data(), bytes);
-            b.complete_tx(static_cast<s32>(bytes));
-        };
-        queue(w).push(std::move(op));
+        AsyncOp op{.kind = AsyncKind::st_async};
+        op.writes = {cluster_of(w).region(to, bytes)};
+        op.signal = {.rank = b.cta().rank, .offset = b.offset(), .bytes = bytes};
+        op.complete = [=] { std::memcpy(to, values.data(), bytes); };
+        cluster_of(w).issue(w, i, 1u << l, std::move(op));
     }
     return Step::next;
 }
@@ -154,16 +140,14 @@ Step red_async(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], value,
         if ((mask >> l & 1) == 0) continue;
         std::byte* const to =
             w.resolve(i, l, Space::shared_cluster, w.address(i.op[0], l), sizeof(S), Warp::Access::both);
-        MbarrierRef b = barrier_beside(w, i, l, i.op[0], i.op[2]);
+        const MbarrierRef b = barrier_beside(w, i, l, i.op[0], i.op[2]);
         const S value = w.in<S>(i.op[1])[l];
         const auto f = reinterpret_cast<Rmw<S>>(i.aux);
-        AsyncOp op;
-        op.what = label(w, i);
-        op.complete = [=]() mutable {
-            static_cast<void>(rmw_at(to, f, value, S{0}));
-            b.complete_tx(static_cast<s32>(sizeof(S)));
-        };
-        queue(w).push(std::move(op));
+        AsyncOp op{.kind = AsyncKind::red_async};
+        op.writes = {cluster_of(w).region(to, sizeof(S))};
+        op.signal = {.rank = b.cta().rank, .offset = b.offset(), .bytes = sizeof(S)};
+        op.complete = [=] { static_cast<void>(rmw_at(to, f, value, S{0})); };
+        cluster_of(w).issue(w, i, 1u << l, std::move(op));
     }
     return Step::next;
 }
@@ -184,7 +168,7 @@ constexpr u64 kMulticast = 1, kFromShared = 2;
 
 Step bulk_load(Warp& w, const Instruction& i,
                u32 mask) {  // ops: [dst], [src], size, [mbarrier], cta mask?, policy?
-    Cluster& cluster = w.cta().cluster();
+    Cluster& cluster = cluster_of(w);
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
         const u32 size = bulk_size(w, i, l, i.op[2]);
@@ -210,14 +194,12 @@ Step bulk_load(Warp& w, const Instruction& i,
                        "'" + w.text(i) + "' signals shared offset " + std::to_string(named.offset()) +
                            " of rank " + std::to_string(rank) + ", where no mbarrier has been initialised");
             std::byte* const place = cta.shared() + (static_cast<u32>(to) & kOffsetMask);
-            poison(w, place, size);
-            AsyncOp op;
-            op.what = label(w, i);
-            op.complete = [=, b = MbarrierRef(cta, named.offset())]() mutable {
-                std::memcpy(place, from, size);
-                b.complete_tx(static_cast<s32>(size));
-            };
-            queue(w).push(std::move(op));
+            AsyncOp op{.kind = AsyncKind::bulk_load};
+            op.reads = {cluster.region(from, size)};
+            op.writes = {cluster.region(place, size)};
+            op.signal = {.rank = rank, .offset = named.offset(), .bytes = size};
+            op.complete = [=] { std::memcpy(place, from, size); };
+            cluster.issue(w, i, 1u << l, std::move(op));
         }
     }
     return Step::next;
@@ -232,22 +214,16 @@ Step bulk_store(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], [src]
             w.resolve(i, l, Space::global, w.address(i.op[0], l), size, Warp::Access::write);
         const std::byte* const from =
             w.resolve(i, l, Space::shared, w.address(i.op[1], l), size, Warp::Access::read);
-        const auto written = std::make_shared<bool>(false);
-        AsyncOp op;
-        op.what = label(w, i);
-        op.complete = [=, what = op.what, q = &queue(w)] {
-            AsyncOp write;
-            write.what = what;
-            write.done = written;
-            write.complete = [to, copy = std::vector<std::byte>(from, from + size)] {
-                std::memcpy(to, copy.data(), copy.size());
-            };
-            q->push(std::move(write));
-        };
-        ThreadCopies& own = w.copies(l, true);
-        own.open.writes.push_back(written);
-        own.open.reads.push_back(op.done);
-        queue(w).push(std::move(op));
+        const auto copy = std::make_shared<std::vector<std::byte>>();
+        AsyncOp op{.kind = AsyncKind::bulk_store};
+        op.reads = {cluster_of(w).region(from, size)};
+        op.writes = {cluster_of(w).region(to, size)};
+        op.fetch = [=] { copy->assign(from, from + size); };
+        op.complete = [=] { std::memcpy(to, copy->data(), copy->size()); };
+        op.fetched = std::make_shared<bool>(false);
+        CopyGroup& group = w.copies(l, true).open;
+        group.reads.push_back(op.fetched);
+        group.writes.push_back(cluster_of(w).issue(w, i, 1u << l, std::move(op)));
     }
     return Step::next;
 }

@@ -68,7 +68,8 @@ Cluster::Cluster(Grid& grid, std::uint32_t number)
     : number(number),
       grid_(grid),
       random_(grid.launch.options.seed * 0x9e3779b97f4a7c15ull + number),
-      queue_(grid.launch.options.policy, grid.launch.options.seed + number * 977u + 1) {
+      queue_(grid.launch.options.policy, grid.launch.options.seed + number * 977u + 1,
+             [this](const AsyncOp& op, AsyncStage stage) { landed(op, stage); }) {
     const auto& size = grid.launch.cluster;
     const auto count = grid.clusters();
     const std::array<std::uint32_t, 3> at{number % count[0], number / count[0] % count[1],

@@ -189,7 +189,12 @@ class Cluster {
     [[nodiscard]] Grid& grid() const { return grid_; }
     [[nodiscard]] Cta* cta(std::uint32_t rank) { return rank < ctas_.size() ? ctas_[rank].get() : nullptr; }
     [[nodiscard]] const std::vector<std::unique_ptr<Cta>>& ctas() const { return ctas_; }
-    [[nodiscard]] AsyncQueue& queue() { return queue_; }
+    [[nodiscard]] const AsyncQueue& queue() const { return queue_; }
+    // The only way to start an asynchronous operation (issue.cpp). Poisons what it will write.
+    Done issue(Warp& warp, const Instruction& ins, std::uint32_t lanes, AsyncOp op);
+    // The region at a host address that Warp::resolve gave, and back.
+    [[nodiscard]] Region region(const std::byte* place, std::uint32_t bytes) const;
+    [[nodiscard]] std::byte* host(const Region& region) const;
     // Cluster barrier: generation counts completed phases.
     void cluster_arrive(std::uint32_t threads);
     void thread_exited();
@@ -201,6 +206,7 @@ class Cluster {
   private:
     [[nodiscard]] std::uint32_t live_threads() const;
     void collect(Warp& warp);
+    void landed(const AsyncOp& op, AsyncStage stage);
 
     Grid& grid_;
     Random random_;
@@ -209,6 +215,7 @@ class Cluster {
     std::vector<std::array<std::uint32_t, 3>> ids_;
     std::vector<Warp*> running_;
     std::size_t next_ = 0;
+    std::uint64_t issued_ = 0;
     std::uint32_t idle_ = 0;  // turns since anything moved
 };
 

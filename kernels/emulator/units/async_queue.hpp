@@ -1,4 +1,5 @@
-// Operations that complete on their own: bulk copies, cp.async, st.async. The policy decides when.
+// Operations that complete on their own: bulk and tensor copies, cp.async, st.async, wgmma. The policy
+// decides when.
 //   eager   at once, when issued
 //   lazy    only when nothing else can run, oldest first
 //   seeded  at random moments, in random order
@@ -7,10 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 namespace emu {
+
+class Warp;
+struct Instruction;
 
 enum class Policy : std::uint8_t { eager, lazy, seeded };
 
@@ -34,17 +38,64 @@ class Random {
 
 using Done = std::shared_ptr<bool>;  // set when an operation has completed
 
-struct AsyncOp {
-    std::function<void()> complete;
-    std::vector<Done> after;  // completes only after these
-    Done done = std::make_shared<bool>(false);
-    std::string what;  // for reports: "cp.async.bulk, PTX line 40"
+// A contiguous stretch of memory: an offset in the shared memory of a CTA, or a host address. A strided or
+// swizzled box is a list of the longest contiguous runs.
+struct Region {
+    enum class Where : std::uint8_t { shared, global } where = Where::shared;
+    std::uint32_t rank = 0;  // of the CTA in its cluster
+    std::uint64_t address = 0;
+    std::uint32_t bytes = 0;
 };
+
+enum class AsyncKind : std::uint8_t {
+    cp_async,
+    cp_async_arrive,
+    bulk_load,
+    bulk_store,
+    bulk_reduce,
+    tensor_load,
+    tensor_store,
+    tensor_reduce,
+    st_async,
+    red_async,
+    wgmma,
+};
+
+// What an operation tells an mbarrier when it completes: bytes that have come, or an arrival.
+struct Signal {
+    std::uint32_t rank = 0, offset = 0, bytes = 0, arrivals = 0;
+    [[nodiscard]] bool any() const { return bytes != 0 || arrivals != 0; }
+};
+
+// One operation in one or two steps: a store first fetches its source (what wait_group.read waits for), then
+// writes. The signal is given after `complete`; whoever issues has to do neither that nor the poisoning of
+// what will be written.
+struct AsyncOp {
+    AsyncKind kind = AsyncKind::bulk_load;
+    std::function<void()> fetch;     // reads the sources; empty where `complete` does it all
+    std::function<void()> complete;  // moves the data
+    std::vector<Region> reads, writes;
+    Signal signal;
+    std::vector<Done> after;  // completes only after these
+    Done fetched;             // set after `fetch`, where somebody waits for that
+    Done done;
+    // Filled in by Cluster::issue.
+    Warp* issuer = nullptr;
+    const Instruction* ins = nullptr;
+    std::uint32_t lanes = 0;
+    std::uint64_t id = 0;  // from 1, in the order of issue in a cluster
+};
+
+enum class AsyncStage : std::uint8_t { fetched, completed };
 
 class AsyncQueue {
   public:
-    AsyncQueue(Policy policy, std::uint64_t seed) : policy_(policy), random_(seed) {}
+    // `landed` is called after each step of an operation.
+    using Landed = std::function<void(const AsyncOp&, AsyncStage)>;
+    AsyncQueue(Policy policy, std::uint64_t seed, Landed landed)
+        : policy_(policy), random_(seed), landed_(std::move(landed)) {}
 
+    // With the eager policy the operation has completed on return.
     Done push(AsyncOp op);
     // Called between turns of the warps: the seeded policy completes something now and then. True where it
     // did.
@@ -56,10 +107,12 @@ class AsyncQueue {
     [[nodiscard]] const std::vector<AsyncOp>& operations() const { return ops_; }
 
   private:
-    bool run(std::size_t index);
+    void run(std::size_t index);
+    void finish(AsyncOp& op);
 
     Policy policy_;
     Random random_;
+    Landed landed_;
     std::vector<AsyncOp> ops_;
 };
 
