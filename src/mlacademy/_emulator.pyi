@@ -52,8 +52,27 @@ class RunError(RuntimeError):
     address: int
     object_name: str
 
+class Waiting(TypedDict):
+    cta: int  # rank in the cluster
+    warp: int
+    lanes: int  # as a mask
+    kind: str  # mbarrier, barrier, cluster, warp, copies
+    object: str
+    offset: int  # of an mbarrier in shared memory; what follows is its state too
+    parity: int  # waited for
+    phase: int
+    pending: int  # arrivals, or threads of a barrier
+    expected: int
+    tx: int  # bytes announced and not landed
+    completed: int
+    ptx_line: int
+    source_line: int
+    source_file: str
+
 class KernelTrap(RunError): ...
-class Deadlock(RunError): ...
+class Deadlock(RunError):
+    waits: list[Waiting]
+
 class Runaway(RunError): ...
 
 class Program:

@@ -316,3 +316,14 @@ def test_bulk_sizes_and_alignment() -> None:
 def test_tx_beyond_its_range() -> None:
     with pytest.raises(_emulator.KernelTrap, match="owe 2000000 bytes; the most is 1048575"):
         run("@%p1 mbarrier.init.shared::cta.b64 [%r12], 1; @%p1 mbarrier.expect_tx.shared::cta.b64 [%r12], 2000000;")
+
+
+def test_a_deadlock_lists_who_waits_and_what_the_barrier_lacks() -> None:
+    with pytest.raises(_emulator.Deadlock) as caught:
+        run(LOAD.format(expect=256) + wait("%r12", 0))
+    (waits,) = caught.value.waits
+    assert waits["kind"] == "mbarrier"
+    assert (waits["object"], waits["offset"]) == ("full", 1024)
+    assert (waits["cta"], waits["warp"], waits["lanes"]) == (0, 0, 0xFFFFFFFF)
+    assert (waits["parity"], waits["phase"], waits["completed"]) == (0, 0, 0)
+    assert (waits["pending"], waits["expected"], waits["tx"]) == (0, 1, 128)

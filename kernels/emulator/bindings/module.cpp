@@ -47,13 +47,31 @@ py::object with_where(py::handle type, const std::exception& error, const Where&
 void raise(py::handle type, const PtxError& error) {
     PyErr_SetObject(type.ptr(), with_where(type, error, error.where).ptr());
 }
-void raise(py::handle type, const RunError& error) {
+py::object describe_run(py::handle type, const RunError& error) {
     py::object value = with_where(type, error, error.where);
     value.attr("block") = py::make_tuple(error.cta[0], error.cta[1], error.cta[2]);
     value.attr("warp") = error.warp;
     value.attr("lanes") = error.lanes;
     value.attr("address") = error.address;
     value.attr("object_name") = error.object;
+    return value;
+}
+void raise(py::handle type, const RunError& error) {
+    PyErr_SetObject(type.ptr(), describe_run(type, error).ptr());
+}
+void raise(py::handle type, const Deadlock& error) {
+    py::object value = describe_run(type, error);
+    py::list waits;
+    for (const Waiting& w : error.waits) {
+        py::dict d;
+        d["cta"] = w.cta, d["warp"] = w.warp, d["lanes"] = w.lanes, d["kind"] = w.kind;
+        d["object"] = w.object, d["offset"] = w.offset, d["parity"] = w.parity, d["phase"] = w.phase;
+        d["pending"] = w.pending, d["expected"] = w.expected, d["tx"] = w.tx, d["completed"] = w.completed;
+        d["ptx_line"] = w.where.ptx_line, d["source_line"] = w.where.source_line;
+        d["source_file"] = w.where.source_file;
+        waits.append(d);
+    }
+    value.attr("waits") = waits;
     PyErr_SetObject(type.ptr(), value.ptr());
 }
 

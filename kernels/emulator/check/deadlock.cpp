@@ -90,10 +90,31 @@ std::string story(const Split& s, Cta& cta) {
            " missing, and nobody who could still run arrives: is the parity wrong, or an arrive missing?";
 }
 
+Waiting waiting(const Cta& cta, Warp& warp, const Split& s, const Where& at) {
+    static constexpr const char* kKinds[] = {"none", "warp", "barrier", "mbarrier", "cluster", "copies"};
+    Waiting w{cta.rank, warp.number(), s.mask, kKinds[static_cast<int>(s.wait.kind)], {}};
+    w.where = at;
+    if (s.wait.kind == Wait::Kind::barrier) {
+        const NamedBarrier& b = cta.barriers[s.wait.number];
+        w.object = std::to_string(s.wait.number);
+        w.expected = b.expected != 0 ? b.expected : cta.live_threads();
+        w.pending = w.expected - b.arrived;
+    }
+    if (s.wait.kind != Wait::Kind::mbarrier) return w;
+    w.offset = s.wait.number & kOffsetMask;
+    std::uint64_t word;
+    std::memcpy(&word, warp.cta().shared() + w.offset, 8);
+    const mbarrier::State m = mbarrier::unpack(word);
+    w.object = cta.object_at(w.offset), w.parity = s.wait.value, w.phase = m.phase, w.pending = m.pending;
+    w.expected = m.expected, w.tx = m.tx, w.completed = warp.cta().mbarriers[w.offset].completed;
+    return w;
+}
+
 }  // namespace
 
 Deadlock deadlock_report(Cluster& cluster) {
     std::string table, why;
+    std::vector<Waiting> waits;
     const Instruction* first = nullptr;
     Warp* first_warp = nullptr;
     Wait::Kind first_kind = Wait::Kind::none;
@@ -104,6 +125,7 @@ Deadlock deadlock_report(Cluster& cluster) {
                 char lanes[16];
                 std::snprintf(lanes, sizeof lanes, "0x%08x", s.mask);
                 const Where at = warp->where(ins);
+                waits.push_back(waiting(*cta, *warp, s, at));
                 table += "\n  CTA " + std::to_string(cta->rank) + " warp " + std::to_string(warp->number()) +
                          " lanes " + lanes + " at " +
                          (at.source_line > 0 ? "source line " + std::to_string(at.source_line) + ", "
@@ -120,8 +142,9 @@ Deadlock deadlock_report(Cluster& cluster) {
             }
     const Where at = first_warp->where(*first);
     std::string text = "Deadlock: no warp can run and no copy is in flight: " + describe(at) + table;
-    if (!why.empty()) text += "\n" + why + ".";
+    if (!why.empty()) text += "\n" + why + (why.back() == '?' ? "" : ".");
     Deadlock error(text, at);
+    error.waits = std::move(waits);
     for (std::size_t i = 0; i < 3; ++i)
         error.cta[i] = first_warp->cta().id[i];
     error.warp = first_warp->number();

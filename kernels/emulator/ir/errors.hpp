@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace emu {
 
@@ -47,8 +48,22 @@ class RunError : public std::runtime_error {
 class KernelTrap : public RunError {  // the guest did something that no GPU would let pass
     using RunError::RunError;
 };
+// Some lanes of a warp that cannot go on. For an mbarrier also its state: the phase's parity, arrivals
+// pending of those expected, bytes announced that have not landed (negative: landed unannounced), phases
+// completed.
+struct Waiting {
+    std::uint32_t cta, warp, lanes;
+    std::string kind;  // mbarrier, barrier, cluster, warp, copies
+    std::string object;
+    std::uint32_t offset = 0, parity = 0, phase = 0, pending = 0, expected = 0;
+    std::int64_t tx = 0;
+    std::uint64_t completed = 0;
+    Where where;
+};
 class Deadlock : public RunError {  // nothing can run any more
+  public:
     using RunError::RunError;
+    std::vector<Waiting> waits;
 };
 class Runaway : public RunError {  // the step budget is used up
     using RunError::RunError;
