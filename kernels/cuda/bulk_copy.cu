@@ -14,6 +14,7 @@
 #include "bulk.cuh"
 #include "fence.cuh"
 #include "mbarrier.cuh"
+#include "names.cuh"
 
 using namespace mla;
 
@@ -35,6 +36,7 @@ __device__ uint32_t chunk_bytes(uint64_t chunk, uint64_t bytes) {
 }
 
 __device__ void produce(SharedPlan& shared, const uint8_t* source, uint64_t bytes, uint64_t num_chunks) {
+    name_role("producer");
     uint32_t stage = 0, parity = 1;  // a fresh `empty` barrier counts as passed
     for (uint64_t chunk = blockIdx.x; chunk < num_chunks; chunk += gridDim.x) {
         mbarrier_wait_parity(&shared.empty[stage], parity);
@@ -47,6 +49,7 @@ __device__ void produce(SharedPlan& shared, const uint8_t* source, uint64_t byte
 }
 
 __device__ void consume(SharedPlan& shared, uint8_t* target, uint64_t bytes, uint64_t num_chunks) {
+    name_role("consumer");
     uint32_t stage = 0, parity = 0;
     for (uint64_t chunk = blockIdx.x; chunk < num_chunks; chunk += gridDim.x) {
         mbarrier_wait_parity(&shared.full[stage], parity);
@@ -64,6 +67,9 @@ extern "C" __global__ void __launch_bounds__(64)
     bulk_copy(const uint8_t* source, uint8_t* target, uint64_t bytes) {
     __shared__ SharedPlan shared;
     if (threadIdx.x == 0) {
+        name_shared_array("stage", shared.stages, kChunkBytes, kStages);
+        name_shared_array("full", shared.full, sizeof(Mbarrier), kStages);
+        name_shared_array("empty", shared.empty, sizeof(Mbarrier), kStages);
         for (uint32_t stage = 0; stage < kStages; ++stage) {
             mbarrier_init(&shared.full[stage], 1);
             mbarrier_init(&shared.empty[stage], 1);

@@ -13,6 +13,7 @@
 // Launch: grid (n / 64, ceil(m / 64)), block 128, no dynamic shared memory; n and k are multiples of 64.
 #include "fence.cuh"
 #include "mbarrier.cuh"
+#include "names.cuh"
 #include "tma.cuh"
 #include "wgmma.cuh"
 
@@ -36,6 +37,9 @@ extern "C" __global__ void __launch_bounds__(128)
     __shared__ SharedPlan shared;
     const int first_row = blockIdx.y * BLOCK_M, first_column = blockIdx.x * BLOCK_N;
     if (threadIdx.x == 0) {
+        name_shared("tile of a", shared.a, sizeof(shared.a));
+        name_shared("tile of b", shared.b, sizeof(shared.b));
+        name_shared("full", &shared.full, sizeof(Mbarrier));
         mbarrier_init(&shared.full, 1);
         fence_mbarrier_init();
     }

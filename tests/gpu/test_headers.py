@@ -79,7 +79,7 @@ def test_wrapper_that_waits_fences_or_signals_tells_the_compiler() -> None:
 def test_wrapper_says_which_page_specifies_it_and_since_when() -> None:
     for header in HEADERS:
         text = (header_layer() / header).read_text(encoding="utf-8")
-        if "asm" in text:
+        if "asm" in text and header != "names.cuh":  # names are no instructions
             assert re.search(r"// section: .+; from sm_\d+|// section: wgmma", text), header
 
 

@@ -127,7 +127,8 @@ Deadlock deadlock_report(Cluster& cluster) {
                 const Where at = warp->where(ins);
                 waits.push_back(waiting(*cta, *warp, s, at));
                 table += "\n  CTA " + std::to_string(cta->rank) + " warp " + std::to_string(warp->number()) +
-                         " lanes " + lanes + " at " +
+                         (warp->role().empty() ? "" : " (" + std::string(warp->role()) + ")") + " lanes " +
+                         lanes + " at " +
                          (at.source_line > 0 ? "source line " + std::to_string(at.source_line) + ", "
                                              : std::string()) +
                          "PTX line " + std::to_string(ins.ptx_line) + " ('" + warp->text(ins) +

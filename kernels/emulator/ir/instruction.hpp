@@ -80,7 +80,7 @@ struct Kernel {
     std::vector<std::byte> constants;  // 32 equal lanes each
     std::vector<WarpConstant> warp_constants;
     std::vector<Param> params;
-    std::vector<std::string> texts, files;
+    std::vector<std::string> texts, files, names;  // names: of roles and buffers, given by markers
     std::vector<SharedObject> shared_objects;
     std::uint32_t param_bytes = 0, register_bytes = 0, predicates = 0, local_bytes = 0;
     std::uint32_t static_shared_bytes = 0, dynamic_shared_align = 1;

@@ -23,6 +23,7 @@ Cta::Cta(Cluster& cluster, std::array<std::uint32_t, 3> id, std::uint32_t rank)
     shared_ = storage_.get() + (1024 - reinterpret_cast<std::uintptr_t>(storage_.get()) % 1024);
     std::memset(shared_, 0xff,
                 shared_bytes_);  // NaN in every float format: nobody may count on fresh shared memory
+    dynamic_ = {"dynamic shared memory", shared_bytes_ - launch.smem_bytes, launch.smem_bytes};
     const std::uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
     for (std::uint32_t first = 0; first < threads; first += 32) {
         const std::uint32_t count = std::min(threads - first, 32u);
@@ -58,10 +59,28 @@ void Cta::thread_exited() {
     cluster_.thread_exited();
 }
 
+void Cta::name_shared(const std::string& name, std::uint32_t offset, std::uint32_t bytes) {
+    for (const SharedObject& o : named_)
+        if (o.offset == offset && o.size == bytes && o.name == name) return;
+    std::erase_if(named_, [&](const SharedObject& o) { return o.offset == offset && o.size == bytes; });
+    named_.push_back({name, offset, bytes});
+}
+
+const SharedObject& Cta::shared_object(std::uint32_t offset) const {
+    const auto holds = [=](const SharedObject& o) {
+        return offset >= o.offset && offset - o.offset < o.size;
+    };
+    if (const auto found = std::ranges::find_if(named_.rbegin(), named_.rend(), holds);
+        found != named_.rend())
+        return *found;
+    const auto& variables = cluster_.grid().kernel.shared_objects;
+    const auto found = std::ranges::find_if(variables, holds);
+    return found != variables.end() ? *found : dynamic_;
+}
+
 std::string Cta::object_at(std::uint32_t offset) const {
-    for (const SharedObject& o : cluster_.grid().kernel.shared_objects)
-        if (offset >= o.offset && offset < o.offset + o.size) return o.name;
-    return "dynamic shared memory";
+    const SharedObject& o = shared_object(offset);
+    return offset > o.offset ? o.name + " + " + std::to_string(offset - o.offset) : o.name;
 }
 
 Cluster::Cluster(Grid& grid, std::uint32_t number)

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/errors.hpp"
@@ -101,6 +102,11 @@ class Warp {
     [[nodiscard]] Cta& cta() const { return cta_; }
     [[nodiscard]] const Kernel& kernel() const { return kernel_; }
     [[nodiscard]] int number() const { return number_; }
+    // What the kernel calls this warp's part, such as "producer"; empty where it gives no name.
+    [[nodiscard]] std::string_view role() const {
+        return role_ < kernel_.names.size() ? std::string_view(kernel_.names[role_]) : std::string_view();
+    }
+    void take_role(std::uint32_t name) { role_ = name; }
     [[nodiscard]] std::array<std::uint32_t, 3> thread(int lane) const;
     [[nodiscard]] std::byte* local() { return local_.get(); }
     // The generation of the cluster barrier that lanes of this warp have arrived at, and which lanes.
@@ -121,6 +127,7 @@ class Warp {
     Cta& cta_;
     const Kernel& kernel_;
     int number_;
+    std::uint32_t role_ = ~0u;  // a number among the kernel's names
     std::uint32_t lanes_, alive_;
     std::vector<Split> splits_;
     std::size_t current_ = 0;
@@ -158,7 +165,12 @@ class Cta {
     // Counts `threads` at a barrier; completes it when all are there.
     void arrive(std::uint32_t number, std::uint32_t threads);
     void thread_exited();
+    // The object that holds `offset`: the name given last, else the __shared__ variable. Never null.
+    void name_shared(const std::string& name, std::uint32_t offset, std::uint32_t bytes);
+    [[nodiscard]] const SharedObject& shared_object(std::uint32_t offset) const;
+    // The same in words: "full[0]", or "stages[1] + 64".
     [[nodiscard]] std::string object_at(std::uint32_t offset) const;
+    [[nodiscard]] const std::vector<SharedObject>& named() const { return named_; }
 
     const std::array<std::uint32_t, 3> id;
     const std::uint32_t rank;
@@ -173,6 +185,8 @@ class Cta {
     std::unique_ptr<std::byte[]> storage_;
     std::byte* shared_ = nullptr;
     std::uint32_t shared_bytes_;
+    std::vector<SharedObject> named_;  // in the order in which the kernel gave the names
+    SharedObject dynamic_;
 };
 
 struct Statistics {

@@ -29,7 +29,7 @@ struct Loc {
 };
 
 struct Statement {
-    enum class Kind : std::uint8_t { instruction, label, open, close, table } kind;
+    enum class Kind : std::uint8_t { instruction, label, open, close, table, marker } kind;
     int line = 0;
     Loc loc = {};
     std::string_view name = {};  // opcode, or the label
@@ -37,7 +37,7 @@ struct Statement {
     std::vector<Operand> operands = {};
     std::string_view guard = {};
     bool guard_negated = false;
-    std::vector<std::string_view> labels = {};  // of .branchtargets
+    std::vector<std::string_view> labels = {};  // of .branchtargets; the name that a marker gives
 };
 
 // A variable or a range of registers (%r<10> has count 10).

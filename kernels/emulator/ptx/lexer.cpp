@@ -10,6 +10,8 @@
 namespace emu {
 namespace {
 
+constexpr std::string_view kMarker = "mla.";
+
 bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
@@ -51,6 +53,8 @@ class Lexer {
             if (c == '\n') ++line_;
             if (c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\0') {
                 ++at_;
+            } else if (c == '/' && peek(1) == '/' && at_marker()) {
+                return;
             } else if (c == '/' && peek(1) == '/') {
                 while (at_ < text_.size() && text_[at_] != '\n')
                     ++at_;
@@ -64,6 +68,14 @@ class Lexer {
                 return;
             }
         }
+    }
+
+    // Where the comment that starts here is a marker, goes to its "mla.".
+    bool at_marker() {
+        const std::size_t word = text_.find_first_not_of(" \t/", at_);
+        if (word == std::string_view::npos || text_.substr(word, kMarker.size()) != kMarker) return false;
+        at_ = word;
+        return marker_ = true;
     }
 
     Token take(Token::Kind kind, std::size_t end, std::size_t skip = 0) {
@@ -86,6 +98,12 @@ class Lexer {
             Token token = take(Token::Kind::string, close, 1);
             ++at_;
             return token;
+        }
+        if (marker_) {
+            marker_ = false;
+            end = at_ + kMarker.size();
+            run_on(is_word);
+            return take(Token::Kind::marker, end);
         }
         if (c == '.' && is_word(peek(1))) {
             for (run_on(is_word); end + 2 < text_.size() && text_[end] == ':' && text_[end + 1] == ':';
@@ -128,6 +146,7 @@ class Lexer {
     std::string_view text_;
     std::size_t at_ = 0;
     int line_ = 1;
+    bool marker_ = false;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// PTX text to tokens. Comments and white space are gone; `.word` is one token; a number keeps its spelling.
+// PTX text to tokens. Comments and white space are gone, except for the start of a marker, `// mla.word`,
+// whose line goes on as tokens; `.word` is one token; a number keeps its spelling.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 namespace emu {
 
 struct Token {
-    enum class Kind : std::uint8_t { word, dot_word, number, string, punct, end } kind;
-    std::string_view text;  // dot_word without its dot, string without its quotes
+    enum class Kind : std::uint8_t { word, dot_word, number, string, punct, marker, end } kind;
+    std::string_view text;  // dot_word without its dot, string without its quotes, marker from "mla." on
     int line;
 
     [[nodiscard]] bool is(char c) const { return kind == Kind::punct && text.size() == 1 && text[0] == c; }

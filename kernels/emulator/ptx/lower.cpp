@@ -12,6 +12,24 @@ namespace emu {
 
 using ast::Statement;
 
+namespace {
+
+// `shared` for `_ZZ9bulk_copyE6shared`, a variable inside a function: what the source calls it.
+std::string plain_name(std::string_view symbol) {
+    if (!symbol.starts_with("_ZZ")) return std::string(symbol);
+    for (std::size_t at = symbol.rfind('E'); at != std::string_view::npos && at > 0;
+         at = symbol.rfind('E', at - 1)) {
+        std::size_t length = 0, digit = at + 1;
+        for (; digit < symbol.size() && symbol[digit] >= '0' && symbol[digit] <= '9' && length < 4096;
+             ++digit)
+            length = length * 10 + static_cast<std::size_t>(symbol[digit] - '0');
+        if (length > 0 && digit + length <= symbol.size()) return std::string(symbol.substr(digit, length));
+    }
+    return std::string(symbol);
+}
+
+}  // namespace
+
 Lowering::Lowering(const ast::Module& module, const ast::Function& entry,
                    const std::vector<GlobalObject>& globals)
     : module_(module), globals_(globals), entry_(entry) {
@@ -96,7 +114,7 @@ std::uint32_t Lowering::shared_offset(std::string_view name, const ast::Variable
     if (v.bytes() > (1u << 24) || offset + v.bytes() > (1u << 24))
         invalid("Shared variable '" + std::string(name) + "' does not fit", where(v.line));
     kernel_.static_shared_bytes = offset + static_cast<std::uint32_t>(v.bytes());
-    kernel_.shared_objects.push_back({std::string(name), offset, static_cast<std::uint32_t>(v.bytes())});
+    kernel_.shared_objects.push_back({plain_name(name), offset, static_cast<std::uint32_t>(v.bytes())});
     shared_.emplace(name, offset);
     return offset;
 }
@@ -236,6 +254,9 @@ void Lowering::function(const ast::Function& f, const Statement* call, const Bin
                 break;
             case Statement::Kind::instruction:
                 instruction(s);
+                break;
+            case Statement::Kind::marker:
+                marker(s);
                 break;
         }
     }

@@ -78,6 +78,8 @@ class Lowering {
     void call(const ast::Statement& s, const Form& form, const Choice& choice);
     void call_print(const ast::Statement& s, const Form& form, const Choice& choice,
                     const ast::Operand* result, std::span<const ast::Operand> args);
+    // marker.cpp
+    void marker(const ast::Statement& s);
     void emit(Draft d, const ast::Statement& s);
     void emit_return();
     void set_guard(Draft& d, const ast::Statement& s);

@@ -244,6 +244,8 @@ class Parser : TokenCursor {
                 open.pop_back();
                 if (open.empty()) return;
                 f.body.push_back({.kind = Statement::Kind::close, .line = t.line});
+            } else if (t.kind == Kind::marker) {
+                f.body.push_back(marker());
             } else if (t.kind == Kind::dot_word) {
                 body_directive(f.scopes[open.back()]);
             } else if (t.kind == Kind::word && now(1).is(':')) {
@@ -333,6 +335,29 @@ class Parser : TokenCursor {
         }
         expect(';');
         return s;
+    }
+
+    // `// mla.buffer "full", %r5, 8`: a comment to others, to us a statement that ends with its line.
+    Statement marker() {
+        Statement s{.kind = Statement::Kind::marker, .line = now().line, .loc = loc_, .name = take().text};
+        if (now().kind != Kind::string || now().line != s.line) fail_marker(s, "a name in quotes");
+        s.labels.push_back(take().text);
+        while (now().is(',') && now().line == s.line) {
+            take();
+            if (now().line != s.line) fail_marker(s, "a register or a number after ','");
+            s.operands.push_back(operand());
+        }
+        if (now().line == s.line) fail_marker(s, "the end of the line");
+        return s;
+    }
+
+    [[noreturn]] void fail_marker(const Statement& s, const char* expected) const {
+        const bool ended = now().line != s.line;
+        const std::string found =
+            ended ? "the line ends" : "'" + std::string(now().text.substr(0, 60)) + "' stands there";
+        throw PtxSyntaxError("The marker '// " + std::string(s.name) + "' needs " + expected + ", but " +
+                                 found + " at PTX line " + std::to_string(s.line),
+                             {.kernel = std::string(function_), .ptx_line = s.line});
     }
 
     Operand list(Operand::Kind kind, char close) {
