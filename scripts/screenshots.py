@@ -43,6 +43,8 @@ SHOTS: dict[str, tuple[str, int]] = {
     "splits": ("w.presets.value = 'H800 / H200, V3.2, b = 16'", 10),
     "softmax": ("w.presets.value = 'holes at the front'", 9),
     "combine": ("w.presets.value = 'a sink as large as the rest'", 1),
+    "swizzle": ("", 42),
+    "fragment": ("", 60),
 }
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 MARGIN = 10

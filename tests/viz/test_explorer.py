@@ -12,7 +12,7 @@ from mlacademy import viz
 from mlacademy.viz import studies
 from mlacademy.viz.explorer import OWN_SETTINGS, Explorer
 
-NAMES = ("token_bytes", "number_line", "compression", "splits", "softmax", "combine")
+NAMES = ("token_bytes", "number_line", "compression", "splits", "softmax", "combine", "swizzle", "fragment")
 
 
 @pytest.fixture
@@ -42,6 +42,8 @@ def test_moving_a_control_changes_the_drawing_and_moving_back_restores_it(
         "splits": ("topk", 2048),
         "softmax": ("step", 4),
         "combine": ("lse0", -1.0),
+        "swizzle": ("mode", "none"),
+        "fragment": ("thread", 4),
     }[name]
     old = w.controls[key].value
     w.controls[key].value = value

@@ -24,6 +24,8 @@ DRAWN = {
     "splits": lambda: viz.splits(schedule([2048, 100, 1, 1024], 66)),
     "softmax_steps": lambda: viz.softmax_steps([1.0, 3.0, 2.0, 5.0, 0.5], block=2, step=1),
     "combine_weights": lambda: viz.combine_weights([4.2, 3.8, float("-inf")], sink=1.0),
+    "swizzle_map": lambda: viz.swizzle_map("64B", row_bytes=64, column=1),
+    "fragment_map": lambda: viz.fragment_map("A", dtype="e4m3", thread=70),
     "lines": lambda: viz.lines(
         {"a": [1, 2], "b": [3, 4]}, x=[1, 2], xlabel="x", ylabel="y", title="T", text="Two lines."
     ),
@@ -31,7 +33,7 @@ DRAWN = {
     "scatter": lambda: viz.scatter({"a": ([1, 2], [3, 4])}, xlabel="x", ylabel="y", title="T", text="Two points."),
     "heatmap": lambda: viz.heatmap([[1, 2], [3, -4]], title="T", text="Four cells."),
 }
-CORE = list(DRAWN)[:7]
+CORE = list(DRAWN)[:9]
 
 
 @pytest.fixture(scope="module", params=DRAWN)

@@ -15,7 +15,7 @@ from mlacademy import fp8, viz
 from mlacademy.config import deepseek_v32
 from mlacademy.gpus import B200, H20, H200, H800
 from mlacademy.schedule import KERNELS
-from mlacademy.viz import studies, study
+from mlacademy.viz import kernel_studies, studies, study
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.study import Choice, Slider, Stops, Study, Toggle
 
@@ -26,6 +26,8 @@ ALL: dict[str, Study] = {
     "splits": studies.SPLITS,
     "softmax": studies.SOFTMAX,
     "combine": studies.COMBINE,
+    "swizzle": kernel_studies.SWIZZLE,
+    "fragment": kernel_studies.FRAGMENT,
 }
 
 

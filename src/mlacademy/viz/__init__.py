@@ -1,4 +1,4 @@
-"""Pictures: charts for chapters, the six core pictures, and the same six under sliders.
+"""Pictures: charts for chapters, the core pictures, and the same under sliders.
 
 Everything returns a `Picture` (`.svg`, `.text` = the full text twin, `.title`, `.save(path)`): inline SVG in a
 notebook, text in a terminal, readable in light and dark because ink is `currentColor` and accents read on both.
@@ -22,18 +22,26 @@ Core pictures (data always comes from the library):
     viz.splits(schedule([128, 128], 66), ctas_per_partition=2) # partitions × blocks
     viz.softmax_steps(scores, block=4, valid=mask, step=2)     # online softmax, block by block
     viz.combine_weights([4.2, 3.8, 2.1], sink=3.0)             # weights of the splits
+    viz.swizzle_map("128B", row_bytes=128, column=2)           # where chunks land, and what the banks need
+    viz.fragment_map("D", n=64, thread=37)                     # who holds which element of a wgmma operand
 
 The same under sliders; without ipywidgets, or with `MLACADEMY_STATIC=1`, the static picture of the default settings:
 
     viz.explore_token_bytes()    viz.explore_number_line()    viz.explore_compression()
     viz.explore_splits()         viz.explore_softmax()        viz.explore_combine()
+    viz.explore_swizzle()        viz.explore_fragment()
+
+Beside the pictures, the rule that `swizzle_map` counts by: `viz.bank_conflicts(addresses, access_bytes)`.
 """
 
+from mlacademy.gpu.shared_memory import bank_conflicts
 from mlacademy.viz.byte_map import token_bytes
 from mlacademy.viz.cache_sizes import compression
 from mlacademy.viz.charts import bars, heatmap, lines, scatter
 from mlacademy.viz.course_map import course_map
 from mlacademy.viz.e4m3_line import number_line
+from mlacademy.viz.fragment_grid import fragment_map
+from mlacademy.viz.kernel_studies import explore_fragment, explore_swizzle
 from mlacademy.viz.merge_weights import combine_weights
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.softmax_stepper import softmax_steps
@@ -46,24 +54,30 @@ from mlacademy.viz.studies import (
     explore_splits,
     explore_token_bytes,
 )
+from mlacademy.viz.swizzle_tile import swizzle_map
 
 __all__ = [
     "Picture",
+    "bank_conflicts",
     "bars",
     "combine_weights",
     "compression",
     "course_map",
     "explore_combine",
     "explore_compression",
+    "explore_fragment",
     "explore_number_line",
     "explore_softmax",
     "explore_splits",
+    "explore_swizzle",
     "explore_token_bytes",
+    "fragment_map",
     "heatmap",
     "lines",
     "number_line",
     "scatter",
     "softmax_steps",
     "splits",
+    "swizzle_map",
     "token_bytes",
 ]
