@@ -26,9 +26,9 @@ def test_list_names_kernels_and_says_what_works_here(capsys: pytest.CaptureFixtu
     assert kernels("list") == 0
     shown = capsys.readouterr().out
     for line in (
-        "bulk_copy      Copy memory through shared memory by bulk copies: the smallest complete pipeline.",
-        "cluster_sum    Sum float32 values: each CTA sums a slice",
-        "wgmma_tile     One warpgroup multiplies tiles",
+        "bulk_copy           Copy memory through shared memory by bulk copies: the smallest complete pipeline.",
+        "cluster_sum         Sum float32 values: each CTA sums a slice",
+        "wgmma_tile          One warpgroup multiplies tiles",
         *what_works(),
     ):
         assert line in shown

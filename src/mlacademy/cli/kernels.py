@@ -81,7 +81,7 @@ def _list(options: argparse.Namespace) -> int:
 
     for path in sorted(header_layer().glob("*.cu")):
         ready = "" if path.stem in SAMPLES else " (no test inputs)"
-        console().print(f"[bold]{path.stem:<14}[/] {summary(path.read_text(encoding='utf-8'))}{ready}")
+        console().print(f"[bold]{path.stem:<19}[/] {summary(path.read_text(encoding='utf-8'))}{ready}")
     console().print()
     for sentence in what_works():
         console().print(sentence, markup=False)

@@ -90,33 +90,86 @@ def cluster_sum(seed: int, scale: int = 1) -> Case:
 
 def wgmma_tile(seed: int, scale: int = 1) -> Case:
     """m is no multiple of the tile, so that TMA fills rows and the kernel must not store them."""
-    rng = np.random.default_rng(seed)
     m, n, k = 64 * scale + 36, 128 * scale, 192 * scale
-    a, b = (round_bf16(rng.standard_normal((rows, k)).astype(np.float32)) for rows in (m, n))
-    around = np.full((m + 2, n), np.nan, dtype=np.float32)
-    c = around[1:-1]
+    product = _Product(seed, m, n, k)
+    plan = LaunchPlan(grid=(n // 64, -(-m // 64)), block=128)
+    return product.case(plan, (*product.maps, product.c, m, n, k))
+
+
+def wgmma_ring(seed: int, scale: int = 1) -> Case:
+    """Seven blocks of k: an odd number, so that the two stages end in different rounds."""
+    m, n, k = 64 * scale, 128 * scale, 448 * scale
+    product = _Product(seed, m, n, k)
+    plan = LaunchPlan(grid=(n // 64, m // 64), block=160, smem_bytes=2 * 16_400)
+    return product.case(plan, (*product.maps, product.c, n, k))
+
+
+def wgmma_pingpong(seed: int, scale: int = 1) -> Case:
+    """Five tiles of three blocks: the warpgroups make three and two, and no tile begins where the ring does."""
+    m, k = 320 * scale, 192 * scale
+    product = _Product(seed, m, 64, k)
+    plan = LaunchPlan(grid=1, block=384, smem_bytes=4 * 16_400)
+    return product.case(plan, (*product.maps, product.c, m, k))
+
+
+def wgmma_two_products(seed: int, scale: int = 1) -> Case:
+    """The second product may differ by what the scores' rounding to bf16 does, up or down, times the values."""
+    rng = np.random.default_rng([seed, scale])
+    q, kv = (round_bf16(rng.standard_normal((64, 64)).astype(np.float32)) for _ in range(2))
+    out = np.full((64, 64), np.nan, dtype=np.float32)
 
     def compare() -> Outcome:
-        exact = a.astype(np.float64) @ b.astype(np.float64).T
-        weight = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64).T
-        # An instruction aligns 17 terms and drops what is below 2^-25 of the largest, then below 2^-23 of the sum.
-        bound = k / 16 * (17 * 2.0**-25 + 2.0**-23) * weight
-        error = worst(c, exact, bound) if np.isnan(around[[0, -1]]).all() else float("inf")
-        return Outcome(c.size, error, f"{k // 16} truncated sums of 16 products")
+        exact_q, exact_kv = q.astype(np.float64), kv.astype(np.float64)
+        scores = exact_q @ exact_kv.T
+        weight = np.abs(exact_q) @ np.abs(exact_kv).T
+        off = _sum_bound(64, weight) + 2.0**-8 * (np.abs(scores) + _sum_bound(64, weight))
+        bound = off @ np.abs(exact_kv) + _sum_bound(64, (np.abs(scores) + off) @ np.abs(exact_kv))
+        return Outcome(out.size, worst(out, scores @ exact_kv, bound), "a bf16 rounding and truncated sums")
 
-    maps = tuple(
-        TensorMap.of(_bf16_bits(matrix), box=(64, 64), dtype="bfloat16", swizzle="128B", name=name)
-        for matrix, name in ((a, "a"), (b, "b"))
-    )
-    plan = LaunchPlan(grid=(n // 64, -(-m // 64)), block=128)
-    moved = 2 * (m + n) * k + 4 * m * n
-    return Case(plan, (*maps, c, m, n, k), compare, moved_bytes=moved, flops=2 * m * n * k)
+    maps = (_swizzled_map(q, "q"), _swizzled_map(kv, "kv"))
+    moved = q.size * 2 + kv.size * 2 + out.nbytes
+    return Case(LaunchPlan(grid=1, block=128), (*maps, out), compare, moved_bytes=moved, flops=4 * 64**3)
+
+
+class _Product:
+    """Random bf16 matrices a [m, k] and b [n, k], their maps, and room for c = a times b transposed with a margin."""
+
+    def __init__(self, seed: int, m: int, n: int, k: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.a, self.b = (round_bf16(rng.standard_normal((rows, k)).astype(np.float32)) for rows in (m, n))
+        self.around = np.full((m + 2, n), np.nan, dtype=np.float32)
+        self.c = self.around[1:-1]
+        self.maps = (_swizzled_map(self.a, "a"), _swizzled_map(self.b, "b"))
+
+    def case(self, plan: LaunchPlan, args: tuple[Any, ...]) -> Case:
+        (m, k), n = self.a.shape, len(self.b)
+        moved = 2 * (m + n) * k + 4 * m * n
+        return Case(plan, args, self._compare, moved_bytes=moved, flops=2 * m * n * k)
+
+    def _compare(self) -> Outcome:
+        k = self.a.shape[1]
+        exact = self.a.astype(np.float64) @ self.b.astype(np.float64).T
+        bound = _sum_bound(k, np.abs(self.a).astype(np.float64) @ np.abs(self.b).astype(np.float64).T)
+        error = worst(self.c, exact, bound) if np.isnan(self.around[[0, -1]]).all() else float("inf")
+        return Outcome(self.c.size, error, f"{k // 16} truncated sums of 16 products")
+
+
+def _sum_bound(k: int, weight: np.ndarray) -> np.ndarray:
+    """An instruction aligns 17 terms and drops what is below 2^-25 of the largest, then below 2^-23 of the sum."""
+    return k / 16 * (17 * 2.0**-25 + 2.0**-23) * weight
+
+
+def _swizzled_map(matrix: np.ndarray, name: str) -> TensorMap:
+    return TensorMap.of(_bf16_bits(matrix), box=(64, 64), dtype="bfloat16", swizzle="128B", name=name)
 
 
 SAMPLES: dict[str, Callable[[int, int], Case]] = {
     "bulk_copy": bulk_copy,
     "cluster_sum": cluster_sum,
     "wgmma_tile": wgmma_tile,
+    "wgmma_ring": wgmma_ring,
+    "wgmma_pingpong": wgmma_pingpong,
+    "wgmma_two_products": wgmma_two_products,
 }
 
 
