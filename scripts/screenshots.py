@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -100,14 +99,6 @@ def jupyterlab(folder: Path, theme: str) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     home = folder / f".{theme}"
-    settings = {
-        "@jupyterlab/apputils-extension:themes": {
-            "theme": "JupyterLab Dark" if theme == "dark" else "JupyterLab Light"
-        },
-        "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
-    }
-    (home / "config" / "labconfig").mkdir(parents=True)
-    (home / "config" / "labconfig" / "default_setting_overrides.json").write_text(json.dumps(settings))
     environment = {name: value for name, value in os.environ.items() if name != "MLACADEMY_STATIC"} | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "JUPYTER_CONFIG_DIR": str(home / "config"),
@@ -146,7 +137,8 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 
 def photograph(browser: Browser, address: str, names: list[str], theme: str, out: Path) -> Iterator[Path]:
     """Open the notebook, run it, and crop every widget."""
-    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    # The course's settings let JupyterLab follow the browser's colour scheme.
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=theme)
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto(f"{address}/lab/tree/widgets.ipynb?token={TOKEN}&reset")
