@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlacademy.gpu import tensor_map
+from mlacademy.gpu import tensor_map, wgmma
 from mlacademy.gpu.shared_memory import SWIZZLES, bank_conflicts, swizzle
 
 # Which address bit is flipped by which, as the tables of the modes say.
@@ -50,13 +50,18 @@ def test_modes_are_those_of_a_tensor_map_but_for_the_one_that_swaps_halves_of_ch
     assert SWIZZLES.keys() <= tensor_map.SWIZZLES.keys()
 
 
+@pytest.mark.parametrize("mode", wgmma.SPANS)
+def test_wgmma_swizzles_the_same_way(mode: str) -> None:
+    np.testing.assert_array_equal(wgmma.swizzled(np.arange(4096), mode), swizzle(np.arange(4096), mode))
+
+
 def test_unknown_mode_is_refused() -> None:
     with pytest.raises(ValueError, match=r"mode must be one of none, 32B, 64B, 128B, .*: it is '128'"):
         swizzle(0, "128")
 
 
-def turns(addresses: list[int | None], size: int) -> int:
-    """A plain bank machine: each turn every bank serves one word, to all lanes of the group that want it."""
+def passes(addresses: list[int | None], size: int) -> int:
+    """A plain bank machine: each pass every bank serves one word, to all lanes of the group that want it."""
     group_lanes = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}[size]
     total = 0
     for start in range(0, len(addresses), group_lanes):
@@ -72,16 +77,18 @@ def turns(addresses: list[int | None], size: int) -> int:
 
 
 @given(st.sampled_from([1, 2, 4, 8, 16]), st.lists(st.none() | st.integers(0, 400), max_size=32))
-def test_turns_are_those_of_a_plain_bank_machine(size: int, places: list[int | None]) -> None:
+def test_passes_are_those_of_a_plain_bank_machine(size: int, places: list[int | None]) -> None:
     addresses = [None if p is None else p * size for p in places]
     cost = bank_conflicts(addresses, size)
-    assert cost.wavefronts == turns(addresses, size)
+    assert cost.passes == passes(addresses, size)
+    if size >= 4 and None not in places and places:
+        assert cost.passes == wgmma.passes(addresses, size)
     assert cost.conflicts >= 0
-    assert sum(cost.words) <= 32 * cost.wavefronts
+    assert sum(cost.words) <= 32 * cost.passes
 
 
 @pytest.mark.parametrize(
-    ("addresses", "size", "wavefronts", "groups"),
+    ("addresses", "size", "passes", "groups"),
     [
         (range(0, 128, 4), 4, 1, 1),  # neighbours
         ([64] * 32, 4, 1, 1),  # a broadcast
@@ -94,16 +101,16 @@ def test_turns_are_those_of_a_plain_bank_machine(size: int, places: list[int | N
         ([], 4, 0, 0),
     ],
 )
-def test_textbook_accesses(addresses: range, size: int, wavefronts: int | None, groups: int | None) -> None:
-    if wavefronts is None:
+def test_textbook_accesses(addresses: range, size: int, passes: int | None, groups: int | None) -> None:
+    if passes is None:
         with pytest.raises(ValueError, match="32 lanes at most: there are 64"):
             bank_conflicts(addresses, size)
         return
     cost = bank_conflicts(addresses, size)
-    assert (cost.wavefronts, cost.groups) == (wavefronts, groups)
+    assert (cost.passes, cost.groups) == (passes, groups)
 
 
-def test_ways_are_turns_of_a_group() -> None:
+def test_ways_are_passes_of_a_group() -> None:
     assert bank_conflicts(range(0, 4096, 128)).ways == 32
     assert bank_conflicts(range(0, 512, 16), 16).ways == 1
 

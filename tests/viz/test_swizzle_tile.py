@@ -1,11 +1,11 @@
-"""The swizzle map shows each chunk where the formula puts it, and counts turns that can be checked by hand."""
+"""The swizzle map shows each chunk where the formula puts it, and counts passes that can be checked by hand."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from svg_reading import details, numbers, rectangles, written
 
@@ -28,6 +28,7 @@ def landed(svg: str) -> dict[tuple[int, int], tuple[int, int, int]]:
     return found
 
 
+@settings(max_examples=30)
 @given(
     st.sampled_from(list(SWIZZLES)), st.integers(1, 16).map(lambda n: 16 * n), st.integers(1, 32), st.integers(0, 64)
 )
@@ -51,7 +52,7 @@ def test_cells_on_the_right_stand_at_their_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "row_bytes", "turns"),
+    ("mode", "row_bytes", "passes"),
     [
         # 128-byte rows: without swizzle all eight chunks of a column lie in the same four banks; each address bit that
         # is flipped halves that.
@@ -71,15 +72,15 @@ def test_cells_on_the_right_stand_at_their_address() -> None:
         ("none", 256, (4, 8, 32)),
     ],
 )
-def test_turns_are_those_worked_out_by_hand(mode: str, row_bytes: int, turns: tuple[int, int, int]) -> None:
+def test_passes_are_those_worked_out_by_hand(mode: str, row_bytes: int, passes: tuple[int, int, int]) -> None:
     text = swizzle_map(mode, row_bytes=row_bytes, column=1).text
-    row, column, store = turns
-    assert f"Turns of the banks: row read {row}, column of chunks {column}, strided store {store}" in text
+    row, column, store = passes
+    assert f"Passes over the banks: row read {row}, column of chunks {column}, strided store {store}" in text
     lost = "no bank conflict" if store == 1 else f"{store - 1} lost to bank conflicts"
-    assert f"strided store (32 lanes × 4 bytes, at byte 16 of 32 rows): {store} turns, 1 at best, {lost}" in text
+    assert f"strided store (32 lanes × 4 bytes, at byte 16 of 32 rows): {store} passes, 1 at best, {lost}" in text
 
 
-def test_bars_are_as_long_as_the_turns() -> None:
+def test_bars_are_as_long_as_the_passes() -> None:
     svg = swizzle_map("128B").svg
     for name, here, without in (("row read", 4, 4), ("column of chunks", 1, 8), ("strided store", 4, 32)):
         upper, lower = (r[2] for r in rectangles(svg, f"{name} ("))

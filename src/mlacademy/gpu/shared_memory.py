@@ -1,4 +1,4 @@
-"""Shared memory as addresses: where a swizzle puts a byte, and how many turns the banks need to serve a warp.
+"""Shared memory as addresses: where a swizzle puts a byte, and how many passes the banks need to serve a warp.
 
 A swizzle is an exclusive or on the *absolute* byte address in shared memory, so a tile that does not start at a
 multiple of the pattern's repeat starts in the middle of the pattern (CUDA Driver API, ``CUtensorMapSwizzle``; PTX ISA
@@ -76,32 +76,32 @@ class BankConflicts:
     """What one access of a warp costs.
 
     Attributes:
-        wavefronts: turns that the banks need, one a cycle.
-        groups: turns without any conflict, one for each group of lanes that is served together.
+        passes: passes that the banks need, one a cycle.
+        groups: passes without any conflict, one for each group of lanes that is served together.
         words: `[32]`, the different words that each bank must deliver, over the whole access.
     """
 
-    wavefronts: int
+    passes: int
     groups: int
     words: tuple[int, ...]
 
     @property
     def conflicts(self) -> int:
         """Turns lost: 0 for an access without conflict."""
-        return self.wavefronts - self.groups
+        return self.passes - self.groups
 
     @property
     def ways(self) -> int:
-        """The n of "an n-way bank conflict": the most turns that one group needs on average, rounded up."""
-        return -(-self.wavefronts // max(self.groups, 1))
+        """The n of "an n-way bank conflict": the most passes that one group needs on average, rounded up."""
+        return -(-self.passes // max(self.groups, 1))
 
 
 def bank_conflicts(addresses: Iterable[int | None], access_bytes: int = 4) -> BankConflicts:
-    """Count the turns that shared memory needs to serve one access of a warp.
+    """Count the passes that shared memory needs to serve one access of a warp.
 
     The rule: 32 banks of 4 bytes; bank = address / 4 mod 32. Lanes are served in groups that ask for 128 bytes at most:
     all 32 lanes for accesses up to 4 bytes, half-warps for 8 bytes, quarter-warps (8 lanes) for 16 bytes. A bank
-    delivers one word a turn; lanes that want the same word share it. A group takes as many turns as its busiest bank
+    delivers one word a pass; lanes that want the same word share it. A group takes as many passes as its busiest bank
     has different words. Stores count the same. (CUDA C++ Programming Guide, "Shared memory"; the split of wide accesses
     is what the profilers' wavefront counters show. Left out: hardware may merge groups that want the same words.)
 
@@ -112,7 +112,7 @@ def bank_conflicts(addresses: Iterable[int | None], access_bytes: int = 4) -> Ba
     Raises:
         ValueError: another size, more than 32 lanes, a negative or misaligned address.
 
-    >>> bank_conflicts(range(0, 128, 4)).conflicts, bank_conflicts(range(0, 4096, 128)).wavefronts
+    >>> bank_conflicts(range(0, 128, 4)).conflicts, bank_conflicts(range(0, 4096, 128)).passes
     (0, 32)
     """
     if access_bytes not in (1, 2, 4, 8, 16):
@@ -124,7 +124,7 @@ def bank_conflicts(addresses: Iterable[int | None], access_bytes: int = 4) -> Ba
         if address is not None and (address < 0 or address % access_bytes):
             raise ValueError(f"addresses must be multiples of {access_bytes} from 0 on: lane {lane} has {address}")
     together = min(WARP, LINE_BYTES // access_bytes)
-    wavefronts = groups = 0
+    passes = groups = 0
     total = np.zeros(BANKS, np.int64)
     for first in range(0, len(lanes), together):
         words = {
@@ -135,5 +135,5 @@ def bank_conflicts(addresses: Iterable[int | None], access_bytes: int = 4) -> Ba
         }
         if words:
             load = np.bincount([word % BANKS for word in words], minlength=BANKS)
-            wavefronts, groups, total = wavefronts + int(load.max()), groups + 1, total + load
-    return BankConflicts(wavefronts, groups, tuple(int(n) for n in total))
+            passes, groups, total = passes + int(load.max()), groups + 1, total + load
+    return BankConflicts(passes, groups, tuple(int(n) for n in total))

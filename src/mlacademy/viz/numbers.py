@@ -34,5 +34,5 @@ def scale_text(value: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`plural(1, "split")` is "1 split", `plural(1024, "split")` is "1,024 splits"."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+    """`plural(1, "split")` is "1 split", `plural(1024, "split")` is "1,024 splits", `plural(2, "pass")` "2 passes"."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("s") else "s")

@@ -93,7 +93,7 @@ def swizzle_map(
     """Draw a tile twice: as the kernel names it (row, chunk) and as it lies in shared memory; colour is the bank group.
 
     A column of one colour on the left is a bank conflict: the eight chunks of a core matrix, as `ldmatrix` and wgmma
-    read them, come from the same four banks. Below: the turns that the banks need for three accesses of a warp, with
+    read them, come from the same four banks. Below: the passes that the banks need for three accesses of a warp, with
     this mode and without swizzle, by the rule of `bank_conflicts`.
 
     Args:
@@ -132,9 +132,9 @@ def swizzle_map(
 
 
 def _summary(tile: Tile, here: tuple[Access, ...], plain: tuple[Access, ...]) -> str:
-    turns = ", ".join(f"{access.name} {access.cost.wavefronts}" for access in here)
-    without = ", ".join(str(access.cost.wavefronts) for access in plain)
-    return f"Turns of the banks: {turns}" + ("." if tile.mode == "none" else f" (without swizzle {without}).")
+    passes = ", ".join(f"{access.name} {access.cost.passes}" for access in here)
+    without = ", ".join(str(access.cost.passes) for access in plain)
+    return f"Passes over the banks: {passes}" + ("." if tile.mode == "none" else f" (without swizzle {without}).")
 
 
 def _named(canvas: Canvas, tile: Tile, column: int) -> float:
@@ -227,19 +227,19 @@ def describe(tile: Tile, row: int, chunk: int) -> str:
 
 
 def _costs(canvas: Canvas, tile: Tile, here: tuple[Access, ...], plain: tuple[Access, ...], y: float) -> float:
-    """Draw two bars for each access: the turns in this mode and, below it, without swizzle; return the y below."""
+    """Draw two bars for each access: the passes in this mode and, below it, without swizzle; return the y below."""
     left, unit = 424.0, (WIDTH - 424.0 - 128) / WARP
-    canvas.text(0, y, "turns of the banks for one access of a warp", size=11, dim=True)
+    canvas.text(0, y, "passes over the banks for one access of a warp", size=11, dim=True)
     y += 12
     for access, other in zip(here, plain, strict=True):
         canvas.text(0, y + 15, access.name, bold=True)
         canvas.text(128, y + 15, access.words, size=11, dim=True)
         with canvas.group(detail=_cost_sentence(tile, access, other)):
-            turns = access.cost.wavefronts
-            canvas.rect(left, y + 4, turns * unit, 9, fill=TEAL, tint=0.85)
-            canvas.text(left + turns * unit + 6, y + 12, plural(turns, "turn"), size=11)
+            passes = access.cost.passes
+            canvas.rect(left, y + 4, passes * unit, 9, fill=TEAL, tint=0.85)
+            canvas.text(left + passes * unit + 6, y + 12, plural(passes, "pass"), size=11)
             if tile.mode != "none":
-                without = other.cost.wavefronts
+                without = other.cost.passes
                 canvas.rect(left, y + 17, without * unit, 7, tint=0.3)
                 canvas.text(left + without * unit + 6, y + 24, f"{without} without swizzle", size=11, dim=True)
         y += 32 if tile.mode != "none" else 22
@@ -249,8 +249,8 @@ def _costs(canvas: Canvas, tile: Tile, here: tuple[Access, ...], plain: tuple[Ac
 def _cost_sentence(tile: Tile, access: Access, other: Access) -> str:
     cost = access.cost
     lost = f"{cost.conflicts} lost to bank conflicts" if cost.conflicts else "no bank conflict"
-    without = "" if tile.mode == "none" else f"; without swizzle {plural(other.cost.wavefronts, 'turn')}"
-    return f"{access.name} ({access.words}): {plural(cost.wavefronts, 'turn')}, {cost.groups} at best, {lost}{without}"
+    without = "" if tile.mode == "none" else f"; without swizzle {plural(other.cost.passes, 'pass')}"
+    return f"{access.name} ({access.words}): {plural(cost.passes, 'pass')}, {cost.groups} at best, {lost}{without}"
 
 
 def _twin(tile: Tile, here: tuple[Access, ...], plain: tuple[Access, ...], column: int) -> str:
