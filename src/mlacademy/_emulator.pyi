@@ -36,6 +36,8 @@ class PtxError(ValueError):
     ptx_line: int
     source_file: str
     source_line: int
+    inner_file: str
+    inner_line: int
 
 class PtxSyntaxError(PtxError): ...
 class PtxInvalid(PtxError): ...
@@ -45,7 +47,11 @@ class RunError(RuntimeError):
     kernel: str
     ptx_line: int
     source_file: str
-    source_line: int
+    source_line: int  # of code inlined from another file: the line that called it
+    inner_file: str  # where that code stands itself, or ""
+    inner_line: int
+    rule: str  # which rule was broken: bounds, race, deadlock, …
+    role: str  # what the kernel calls the warp, or ""
     block: tuple[int, int, int]
     warp: int
     lanes: int
@@ -69,7 +75,16 @@ class Waiting(TypedDict):
     source_line: int
     source_file: str
 
-class KernelTrap(RunError): ...
+class KernelTrap(RunError):
+    other_warp: int  # of a race: the access that came before; -1 where there is none
+    other_ptx_line: int
+    other_source_file: str
+    other_source_line: int
+
+class Race(KernelTrap): ...
+class Uninitialized(KernelTrap): ...
+class ProxyError(KernelTrap): ...
+class HazardError(KernelTrap): ...
 class Deadlock(RunError):
     waits: list[Waiting]
 

@@ -93,6 +93,25 @@ def test_an_error_names_the_line_of_the_cuda_source() -> None:
     assert (caught.value.source_file, caught.value.source_line) == ("dir/kernel.cu", 43)
 
 
+def test_code_inlined_from_a_header_belongs_to_the_line_that_called_it() -> None:
+    # An access in base.cuh, inlined into wait.cuh, inlined into the helper at line 9, inlined into the kernel at 20.
+    text = """.visible .entry k(.param .u64 out) { .reg .b64 %d0; .reg .b32 %r0;
+.loc 1 18 0
+.loc 1 9 5, function_name $L__info_string0, inlined_at 1 20 5
+.loc 2 57 5, function_name $L__info_string1, inlined_at 1 9 5
+.loc 3 25 5, function_name $L__info_string2+16, inlined_at 2 57 5
+ld.shared.u32 %r0, [4096]; ret; }
+.file 1 "dir/kernel.cu"
+.file 2 "wait.cuh"
+.file 3 "base.cuh"
+"""
+    with pytest.raises(_emulator.KernelTrap, match=r"kernel.cu line 9, in base.cuh line 25 \(PTX") as caught:
+        launch(text, 0)
+    assert (caught.value.source_file, caught.value.source_line) == ("dir/kernel.cu", 9)
+    assert (caught.value.inner_file, caught.value.inner_line) == ("base.cuh", 25)
+    assert caught.value.rule == "bounds"
+
+
 def test_inner_scopes_have_registers_and_labels_of_their_own() -> None:
     code = """
     mov.u32 %d0, 1;

@@ -29,7 +29,7 @@ py::handle make_error(py::module_& m, const char* name, py::handle base, const c
 }
 
 struct ErrorTypes {
-    py::handle syntax, invalid, unsupported, trap, deadlock, runaway;
+    py::handle syntax, invalid, unsupported, trap, race, uninitialized, proxy, hazard, deadlock, runaway;
 };
 ErrorTypes& types() {
     static ErrorTypes instance;
@@ -42,6 +42,8 @@ py::object with_where(py::handle type, const std::exception& error, const Where&
     value.attr("ptx_line") = where.ptx_line;
     value.attr("source_file") = where.source_file;
     value.attr("source_line") = where.source_line;
+    value.attr("inner_file") = where.inner_file;
+    value.attr("inner_line") = where.inner_line;
     return value;
 }
 void raise(py::handle type, const PtxError& error) {
@@ -54,10 +56,26 @@ py::object describe_run(py::handle type, const RunError& error) {
     value.attr("lanes") = error.lanes;
     value.attr("address") = error.address;
     value.attr("object_name") = error.object;
+    value.attr("rule") = error.rule;
+    value.attr("role") = error.role;
     return value;
 }
 void raise(py::handle type, const RunError& error) {
     PyErr_SetObject(type.ptr(), describe_run(type, error).ptr());
+}
+py::handle type_of(const KernelTrap& error) {
+    if (error.rule == "race") return types().race;
+    if (error.rule == "uninitialized") return types().uninitialized;
+    if (error.rule == "proxy") return types().proxy;
+    return error.rule.starts_with("wgmma-") ? types().hazard : types().trap;
+}
+void raise(const KernelTrap& error) {
+    py::object value = describe_run(type_of(error), error);
+    value.attr("other_warp") = error.other_warp;
+    value.attr("other_ptx_line") = error.other.ptx_line;
+    value.attr("other_source_file") = error.other.source_file;
+    value.attr("other_source_line") = error.other.source_line;
+    PyErr_SetObject(type_of(error).ptr(), value.ptr());
 }
 void raise(py::handle type, const Deadlock& error) {
     py::object value = describe_run(type, error);
@@ -85,7 +103,7 @@ void translate(std::exception_ptr pointer) {
     } catch (const PtxUnsupported& e) {
         raise(types().unsupported, e);
     } catch (const KernelTrap& e) {
-        raise(types().trap, e);
+        raise(e);
     } catch (const Deadlock& e) {
         raise(types().deadlock, e);
     } catch (const Runaway& e) {
@@ -272,6 +290,12 @@ PYBIND11_MODULE(_emulator, m) {
         make_error(m, "PtxUnsupported", ptx, "An instruction or feature that the emulator does not run.");
     const py::handle running = make_error(m, "RunError", PyExc_RuntimeError, "A kernel failed while it ran.");
     t.trap = make_error(m, "KernelTrap", running, "The kernel did something that is never allowed.");
+    t.race = make_error(m, "Race", t.trap, "Two accesses to one place that nothing puts in an order.");
+    t.uninitialized =
+        make_error(m, "Uninitialized", t.trap, "Memory was read before anything was written there.");
+    t.proxy =
+        make_error(m, "ProxyError", t.trap, "The async proxy read what threads wrote without a proxy fence.");
+    t.hazard = make_error(m, "HazardError", t.trap, "Registers of a wgmma in flight were touched.");
     t.deadlock = make_error(m, "Deadlock", running, "Nothing could run any more.");
     t.runaway = make_error(m, "Runaway", running, "The step budget was used up.");
     py::register_exception_translator(translate);

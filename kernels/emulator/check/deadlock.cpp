@@ -149,6 +149,8 @@ Deadlock deadlock_report(Cluster& cluster) {
     for (std::size_t i = 0; i < 3; ++i)
         error.cta[i] = first_warp->cta().id[i];
     error.warp = first_warp->number();
+    error.role = first_warp->role();
+    error.rule = "deadlock";
     return error;
 }
 

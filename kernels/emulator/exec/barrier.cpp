@@ -24,19 +24,20 @@ NamedBarrier& arrive(Warp& w, const Instruction& i, u32 mask, const Operand& num
         if (expected == 0 || expected % 32 != 0)
             w.trap(i, mask,
                    "Barrier " + std::to_string(n) + " with a count of " + std::to_string(expected) +
-                       " threads, which is no multiple of 32");
+                       " threads, which is no multiple of 32",
+                   0, "barrier " + std::to_string(n), "barrier-count");
         if (mask == w.alive()) threads += 32 - static_cast<u32>(std::popcount(w.alive()));
     }
     if (b.arrived > 0 && b.expected != expected)
         w.trap(i, mask,
                "Barrier " + std::to_string(n) + " is used with two counts at once: " +
                    std::to_string(b.expected) + " and " + std::to_string(expected) + " threads (0 = all)",
-               0, "barrier " + std::to_string(n));
+               0, "barrier " + std::to_string(n), "barrier-count");
     if (expected != 0 && b.arrived + threads > expected)
         w.trap(i, mask,
                "Barrier " + std::to_string(n) + " waits for " + std::to_string(expected) + " threads, but " +
                    std::to_string(b.arrived + threads) + " have come",
-               0, "barrier " + std::to_string(n));
+               0, "barrier " + std::to_string(n), "barrier-count");
     b.expected = expected;
     w.cta().arrive(n, threads);
     return b;

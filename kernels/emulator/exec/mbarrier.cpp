@@ -15,7 +15,7 @@ MbarrierRef MbarrierRef::named(Warp& w, const Instruction& i, int lane, Space sp
         w.trap(i, 1u << lane,
                "'" + w.text(i) + "' on shared offset " + std::to_string(offset) + " (" +
                    owner->object_at(offset) + "), where no mbarrier has been initialised",
-               address, owner->object_at(offset));
+               address, owner->object_at(offset), "barrier-init");
     return {*owner, offset};
 }
 
@@ -64,7 +64,7 @@ void check_tx(Warp& w, const Instruction& i, int lane, const MbarrierRef& b, s64
         w.trap(i, 1u << lane,
                "'" + w.text(i) + "' makes " + place(b) + " owe " + std::to_string(tx) +
                    " bytes; the most is " + std::to_string(mbarrier::kMaxTx),
-               0, b.cta().object_at(b.offset()));
+               0, b.cta().object_at(b.offset()), "tx-count");
 }
 
 Step init(Warp& w, const Instruction& i, u32 mask) {
@@ -122,7 +122,7 @@ Step arrive(Warp& w, const Instruction& i, u32 mask) {  // ops: state?, barrier,
                    "'" + w.text(i) + "' arrives " + std::to_string(count) + " times at " + place(b) +
                        ", which waits for " + std::to_string(s.pending) + " of " +
                        std::to_string(s.expected) + " arrivals in this phase",
-                   w.address(i.op[1], l), b.cta().object_at(b.offset()));
+                   w.address(i.op[1], l), b.cta().object_at(b.offset()), "arrive-count");
         if ((i.aux & kDrop) != 0)
             b.drop(count);
         else

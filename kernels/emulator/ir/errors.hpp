@@ -15,6 +15,8 @@ struct Where {
     int ptx_line = 0;
     std::string source_file = {};  // from .loc, empty where the PTX has none
     int source_line = 0;
+    std::string inner_file = {};  // of inlined code: where it stands, while source_line called it
+    int inner_line = 0;
 };
 
 // "kernel saxpy, saxpy.cu line 7 (PTX line 31)"
@@ -40,13 +42,19 @@ class RunError : public std::runtime_error {
     RunError(const std::string& text, Where where) : std::runtime_error(text), where(std::move(where)) {}
     Where where;
     std::uint32_t cta[3] = {0, 0, 0};
+    std::string rule;  // which rule was broken, a word that graders match: bounds, race, deadlock …
     int warp = -1;
+    std::string role;  // what the kernel calls the warp
     std::uint32_t lanes = 0;
     std::uint64_t address = 0;
     std::string object;  // the buffer, variable or barrier concerned
 };
-class KernelTrap : public RunError {  // the guest did something that no GPU would let pass
+// The guest did something that is never right, although a GPU may let it pass.
+class KernelTrap : public RunError {
+  public:
     using RunError::RunError;
+    int other_warp = -1;  // of a race: the access that came before
+    Where other;
 };
 // Some lanes of a warp that cannot go on. For an mbarrier also its state: the phase's parity, arrivals
 // pending of those expected, bytes announced that have not landed (negative: landed unannounced), phases

@@ -48,7 +48,8 @@ struct Instruction {
     std::int32_t ptx_line = 0;
     std::int32_t source_file = 0;  // number in Kernel::files, 0 = unknown
     std::int32_t source_line = 0;
-    std::int32_t text = -1;  // number in Kernel::texts: the opcode as written
+    std::int32_t inner_file = 0, inner_line = 0;  // of code inlined from another file: where it stands
+    std::int32_t text = -1;                       // number in Kernel::texts: the opcode as written
 };
 
 struct Param {

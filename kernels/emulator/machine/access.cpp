@@ -16,6 +16,10 @@ Where Warp::where(const Instruction& ins) const {
     if (ins.source_file > 0 && static_cast<std::size_t>(ins.source_file) < kernel_.files.size()) {
         w.source_file = kernel_.files[static_cast<std::size_t>(ins.source_file)];
         w.source_line = ins.source_line;
+        if (ins.inner_line > 0 && static_cast<std::size_t>(ins.inner_file) < kernel_.files.size()) {
+            w.inner_file = kernel_.files[static_cast<std::size_t>(ins.inner_file)];
+            w.inner_line = ins.inner_line;
+        }
     }
     return w;
 }
@@ -25,14 +29,18 @@ std::string Warp::text(const Instruction& ins) const {
 }
 
 void Warp::trap(const Instruction& ins, std::uint32_t lanes, const std::string& text, std::uint64_t address,
-                const std::string& object) const {
+                const std::string& object, const char* rule) const {
     const Where at = where(ins);
     const auto triple = [](const std::array<std::uint32_t, 3>& v) {
         return "(" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) + ")";
     };
     const int lane = lanes == 0 ? 0 : std::countr_zero(lanes);
     KernelTrap error(
-        text + ": " + describe(at) + ", block " + triple(cta_.id) + ", thread " + triple(thread(lane)), at);
+        text + ": " + describe(at) + ", block " + triple(cta_.id) + ", thread " + triple(thread(lane)) +
+            (role().empty() ? "" : " (warp " + std::to_string(number_) + ", " + std::string(role()) + ")"),
+        at);
+    error.rule = rule;
+    error.role = role();
     for (std::size_t i = 0; i < 3; ++i)
         error.cta[i] = cta_.id[i];
     error.warp = number_;
@@ -59,7 +67,7 @@ std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uin
              "Misaligned access: " + what() + "at " + std::string(name_of(space)) + " address " +
                  std::to_string(address) + ", which is no multiple of " +
                  std::to_string(std::min(bytes, 16u)),
-             address);
+             address, {}, "alignment");
 
     if (space == Space::generic || space == Space::global || space == Space::constant) {
         switch (address & kWindowMask) {
@@ -87,19 +95,19 @@ std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uin
                 trap(ins, bit,
                      "Shared memory of another CTA: " + what() + "of rank " + std::to_string(rank) +
                          ", but the cluster has " + std::to_string(cta_.cluster().ctas().size()) + " CTAs",
-                     address);
+                     address, {}, "bounds");
             if (owner != &cta_ && space == Space::shared)
                 trap(ins, bit,
                      "Shared memory of another CTA: " + what() + "of rank " + std::to_string(rank) +
                          " from rank " + std::to_string(cta_.rank) + " without .shared::cluster",
-                     address);
+                     address, {}, "bounds");
             if (offset + std::uint64_t{bytes} > owner->shared_bytes()) {
                 const std::string object = owner->object_at(offset);
                 trap(ins, bit,
                      "Out of bounds: " + what() + "at shared offset " + std::to_string(offset) +
                          ", but the CTA has " + std::to_string(owner->shared_bytes()) +
                          " bytes of shared memory",
-                     address, object);
+                     address, object, "bounds");
             }
             return owner->shared() + offset;
         }
@@ -109,16 +117,17 @@ std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uin
                      "Out of bounds: " + what() + "at local offset " + std::to_string(address) +
                          ", but the thread has " + std::to_string(kernel_.local_bytes) +
                          " bytes of local memory",
-                     address, "local memory");
+                     address, "local memory", "bounds");
             return local_.get() + std::size_t{kernel_.local_bytes} * static_cast<std::size_t>(lane) + address;
         case Space::param:
             if (address + bytes > kernel_.param_bytes)
                 trap(ins, bit,
                      "Out of bounds: " + what() + "at parameter offset " + std::to_string(address) +
                          ", but the parameters have " + std::to_string(kernel_.param_bytes) + " bytes",
-                     address, "parameters");
+                     address, "parameters", "bounds");
             if (access != Access::read)
-                trap(ins, bit, "Kernel parameters are read-only: " + what() + "there", address, "parameters");
+                trap(ins, bit, "Kernel parameters are read-only: " + what() + "there", address, "parameters",
+                     "read-only");
             return cta_.cluster().grid().params + address;
         default:
             break;
@@ -129,7 +138,7 @@ std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uin
         if (found == nullptr) {
             std::string object;
             const std::string place = cta_.cluster().grid().memory.locate(address, object);
-            trap(ins, bit, "Out of bounds: " + what() + place, address, object);
+            trap(ins, bit, "Out of bounds: " + what() + place, address, object, "bounds");
         }
         hint = found;
     }
@@ -137,7 +146,7 @@ std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uin
         trap(ins, bit,
              "Read-only memory: " + what() + "at byte " + std::to_string(address - hint->begin) + " of '" +
                  hint->name + "'",
-             address, hint->name);
+             address, hint->name, "read-only");
     return reinterpret_cast<std::byte*>(address);
 }
 

@@ -50,6 +50,8 @@ void Grid::spend(std::uint64_t instructions, const Warp& warp) {
     for (std::size_t i = 0; i < 3; ++i)
         error.cta[i] = warp.cta().id[i];
     error.warp = warp.number();
+    error.role = warp.role();
+    error.rule = "runaway";
     throw error;
 }
 

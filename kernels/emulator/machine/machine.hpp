@@ -94,7 +94,8 @@ class Warp {
                                      std::uint32_t bytes, Access access);
     [[nodiscard]] std::uint64_t address(const Operand& o, int lane) const;
     [[noreturn]] void trap(const Instruction& ins, std::uint32_t lanes, const std::string& text,
-                           std::uint64_t address = 0, const std::string& object = {}) const;
+                           std::uint64_t address = 0, const std::string& object = {},
+                           const char* rule = "trap") const;
     [[nodiscard]] Where where(const Instruction& ins) const;
     [[nodiscard]] std::string text(const Instruction& ins) const;
     [[nodiscard]] ThreadCopies& copies(int lane, bool bulk);

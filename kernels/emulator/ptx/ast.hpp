@@ -24,8 +24,10 @@ struct Operand {
     int line = 0;
 };
 
+// A place in the source. Code that the compiler inlined from another file belongs to the line that called it
+// in the kernel's own file; where it really stands is `inner`.
 struct Loc {
-    int file = 0, line = 0;
+    int file = 0, line = 0, inner_file = 0, inner_line = 0;
 };
 
 struct Statement {

@@ -61,6 +61,8 @@ void Lowering::emit(Draft d, const Statement& s) {
     d.ins.ptx_line = s.line;
     d.ins.source_file = s.loc.file;
     d.ins.source_line = s.loc.line;
+    d.ins.inner_file = s.loc.inner_file;
+    d.ins.inner_line = s.loc.inner_line;
     const auto [at, fresh] =
         text_index_.try_emplace(spelled(s), static_cast<std::int32_t>(kernel_.texts.size()));
     if (fresh) kernel_.texts.push_back(at->first);

@@ -1,6 +1,9 @@
 // Recursive descent over the tokens: module → functions → statements. Knows PTX's grammar, not its
 // instructions.
 #include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
 
 #include "ir/errors.hpp"
 #include "ptx/ast.hpp"
@@ -233,6 +236,7 @@ class Parser : TokenCursor {
     void body(Function& f) {
         std::vector<std::size_t> open{0};
         loc_ = {};
+        callers_.clear();
         for (;;) {
             const Token& t = now();
             if (accept('{')) {
@@ -258,15 +262,32 @@ class Parser : TokenCursor {
 
     void loc() {
         take();
-        loc_.file = static_cast<int>(small("a file number"));
-        loc_.line = static_cast<int>(small("a line number"));
-        small("a column");
+        const auto place = [this] {
+            const auto file = static_cast<int>(small("a file number"));
+            const auto line = static_cast<int>(small("a line number"));
+            return std::array{file, line, static_cast<int>(small("a column"))};
+        };
+        const std::array<int, 3> here = place();
+        std::array<int, 3> caller{};
         while (accept(',')) {  // function_name X, inlined_at f l c
+            if (now().text == "inlined_at") {
+                take();
+                caller = place();
+                continue;
+            }
             word("an attribute of .loc");
             while (now().kind == Kind::number || now().is('+') ||
                    (now().kind == Kind::word && !now(1).is(':') && before().text == "function_name"))
                 take();
         }
+        if (here[1] == 0) return;  // code that belongs to no line
+        callers_[here] = caller;
+        std::vector<std::array<int, 3>> frames{here};
+        while (callers_[frames.back()][1] != 0 && frames.size() < 64)
+            frames.push_back(callers_[frames.back()]);
+        const auto own = std::ranges::find(frames, frames.back()[0], [](const auto& f) { return f[0]; });
+        loc_ = {(*own)[0], (*own)[1]};
+        if (own != frames.begin()) loc_.inner_file = here[0], loc_.inner_line = here[1];
     }
 
     void body_directive(Function::Scope& scope) {
@@ -431,6 +452,7 @@ class Parser : TokenCursor {
 
     ast::Module module_;
     ast::Loc loc_;
+    std::map<std::array<int, 3>, std::array<int, 3>> callers_;  // file, line, column, of inlined code
     bool typed_ = false;
     int depth_ = 0;
 };

@@ -37,7 +37,20 @@ __all__ = [
 ]
 
 _EMULATOR_ERRORS = frozenset(
-    {"Deadlock", "KernelTrap", "PtxError", "PtxInvalid", "PtxSyntaxError", "PtxUnsupported", "RunError", "Runaway"}
+    {
+        "Deadlock",
+        "HazardError",
+        "KernelTrap",
+        "ProxyError",
+        "PtxError",
+        "PtxInvalid",
+        "PtxSyntaxError",
+        "PtxUnsupported",
+        "Race",
+        "RunError",
+        "Runaway",
+        "Uninitialized",
+    }
 )
 
 
