@@ -16,6 +16,7 @@
 #include "fence.cuh"
 #include "mbarrier.cuh"
 #include "named_barrier.cuh"
+#include "names.cuh"
 #include "setmaxnreg.cuh"
 #include "tma.cuh"
 #include "wgmma.cuh"
@@ -75,18 +76,28 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             mbarrier_init(&shared.full[stage], 1);
             mbarrier_init(&shared.empty[stage], 128);
         }
+        name_shared_array("full", shared.full, sizeof(Mbarrier), kStages);
+        name_shared_array("empty", shared.empty, sizeof(Mbarrier), kStages);
+        name_shared_array("a", shared.a, kTileBytes, kStages);
+        name_shared_array("b", shared.b, kTileBytes, kStages);
         fence_mbarrier_init();
     }
     __syncthreads();
 
     const int tiles = m / BLOCK, blocks = k / BLOCK;
     if (threadIdx.x < 128) {
+        name_role("copy");
         setmaxnreg_dec<40>();
         if (threadIdx.x == 0) copy(shared, &a_map, &b_map, tiles, blocks);
         return;
     }
     setmaxnreg_inc<232>();
     const uint32_t mine = threadIdx.x / 128 - 1, thread = threadIdx.x % 128;
+    if (mine == 0) {
+        name_role("even tiles");
+    } else {
+        name_role("odd tiles");
+    }
     for (int tile = mine; tile < tiles; tile += 2) {
         float d[32] = {};
         if (tile > 0) bar_sync(kTurn + mine, 256);

@@ -14,6 +14,7 @@
 // of 64. Maps: boxes of 64 x 64, swizzle 128B.
 #include "fence.cuh"
 #include "mbarrier.cuh"
+#include "names.cuh"
 #include "tma.cuh"
 #include "warp.cuh"
 #include "wgmma.cuh"
@@ -71,14 +72,20 @@ extern "C" __global__ void __launch_bounds__(160)
             mbarrier_init(&shared.full[stage], 1);
             mbarrier_init(&shared.empty[stage], 128);
         }
+        name_shared_array("full", shared.full, sizeof(Mbarrier), kStages);
+        name_shared_array("empty", shared.empty, sizeof(Mbarrier), kStages);
+        name_shared_array("a", shared.a, kTileBytes, kStages);
+        name_shared_array("b", shared.b, kTileBytes, kStages);
         fence_mbarrier_init();
     }
     __syncthreads();
 
     if (threadIdx.x >= 128) {
+        name_role("copy");
         if (elect_sync()) copy(shared, &a_map, &b_map, k / BLOCK);
         return;
     }
+    name_role("multiply");
     float d[32] = {};
     multiply(shared, k / BLOCK, d);
 #pragma unroll

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mlacademy.gpu import wgmma
 from mlacademy.gpu.fragments import PACKED, fragment
 
 
@@ -43,12 +42,6 @@ def test_owner_undoes_element_and_the_fragments_tile_the_matrix(operand: str, dt
 def test_accumulator_of_16_columns_has_the_lanes_of_a_16_bit_operand() -> None:
     d, a = fragment("D", "f32", 16), fragment("A", "bf16")
     assert [d.element(77, v) for v in range(8)] == [a.element(77, v) for v in range(8)]
-
-
-def test_coordinates_for_whole_warpgroups_agree() -> None:
-    rows, columns = wgmma.accumulator_coordinates(64)
-    it = fragment("D", n=64)
-    assert all(it.element(t, v) == (rows[t, v], columns[t, v]) for t in range(128) for v in range(32))
 
 
 @pytest.mark.parametrize(

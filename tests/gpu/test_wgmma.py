@@ -1,4 +1,4 @@
-"""Descriptors, swizzled addresses, fragments and bank passes against their definitions, spelled out another way."""
+"""Descriptors and the addresses that they mean, against their definitions spelled out another way."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlacademy.gpu import wgmma
+from mlacademy.gpu.shared_memory import swizzle as swizzle_of
 from mlacademy.gpu.wgmma import SPANS, Descriptor
 
 sixteens = st.integers(0, (1 << 14) - 1).map(lambda units: 16 * units)
@@ -54,16 +55,6 @@ def test_bits_outside_the_fields_are_refused() -> None:
         Descriptor.from_bits(1 << 14)
 
 
-@pytest.mark.parametrize(("swizzle", "moved"), [("32B", {4: 7}), ("64B", {4: 7, 5: 8}), ("128B", {4: 7, 5: 8, 6: 9})])
-def test_a_swizzle_xors_single_bits_of_the_absolute_address(swizzle: str, moved: dict[int, int]) -> None:
-    for address in range(0, 4096, 16):
-        expected = address
-        for bit, by in moved.items():
-            expected ^= (address >> by & 1) << bit
-        assert wgmma.swizzled(address, swizzle) == expected
-        assert wgmma.swizzled(expected, swizzle) == address
-
-
 @pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
 @pytest.mark.parametrize("start", [0, 1024, 5120])
 @pytest.mark.parametrize(("rows", "dtype"), [(64, np.uint16), (24, np.uint8), (8, np.uint32)])
@@ -73,7 +64,7 @@ def test_k_major_tiles_lie_as_rows_of_one_span(swizzle: str, start: int, rows: i
     tile = np.random.default_rng(rows).integers(0, 200, (rows, span // np.dtype(dtype).itemsize)).astype(dtype)
     image = np.zeros(16384, np.uint8)
     for position, byte in enumerate(tile.tobytes()):
-        image[wgmma.swizzled(start + position, swizzle)] = byte
+        image[swizzle_of(start + position, swizzle)] = byte
     descriptor = Descriptor(start, stride=8 * span, swizzle=swizzle)
     assert np.array_equal(wgmma.read_tile(image, tile.shape, dtype, descriptor), tile)
     slice_bytes = 32
@@ -115,46 +106,16 @@ def test_shapes_that_cut_core_matrices_are_refused(major: str, shape: tuple[int,
         wgmma.addresses(Descriptor(0), *shape, major=major)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("n", [8, 64, 104, 256])
-def test_each_element_of_d_has_one_register(n: int) -> None:
-    row, column = wgmma.accumulator_coordinates(n)
-    assert row.shape == column.shape == (128, n // 2)
-    assert sorted(zip(row.flat, column.flat, strict=True)) == [(r, c) for r in range(64) for c in range(n)]
-    registers = 1000 * row + column
-    assert np.array_equal(wgmma.matrix_of(registers), 1000 * np.arange(64)[:, None] + np.arange(n))
+def test_registers_become_the_matrix_that_the_manual_draws() -> None:
+    registers = np.arange(128 * 8).reshape(128, 8)
+    matrix = wgmma.matrix_of(registers)
+    assert matrix.shape == (64, 16)
+    places = [(1, 2), (1, 3), (9, 2), (9, 3), (1, 10), (1, 11), (9, 10), (9, 11)]  # of thread 5, in order
+    assert [matrix[place] for place in places] == registers[5].tolist()
+    assert matrix[48, 0] == registers[96, 0]
+    assert sorted(matrix.flat) == list(range(1024))
 
 
-def test_the_first_accumulators_lie_where_the_manual_draws_them() -> None:
-    row, column = wgmma.accumulator_coordinates(16)
-    assert [(row[5, v], column[5, v]) for v in range(8)] == [
-        (1, 2), (1, 3), (9, 2), (9, 3), (1, 10), (1, 11), (9, 10), (9, 11)
-    ]  # fmt: skip
-    assert (row[96, 0], column[96, 0]) == (48, 0)
-
-
-def test_the_first_eight_accumulators_are_an_a_fragment() -> None:
-    assert all(
-        np.array_equal(*pair) for pair in zip(wgmma.accumulator_coordinates(16), wgmma.a_coordinates(), strict=True)
-    )
-
-
-@given(st.lists(st.integers(0, 255).map(lambda piece: 16 * piece), min_size=1, max_size=8))
-def test_passes_are_the_most_words_that_one_bank_must_serve(pieces: list[int]) -> None:
-    wanted: dict[int, set[int]] = {}
-    for piece in pieces:
-        for word in range(piece // 4, piece // 4 + 4):
-            wanted.setdefault(word % 32, set()).add(word)
-    assert wgmma.passes(pieces) == max(len(words) for words in wanted.values())
-
-
-def test_words_of_four_bytes_are_taken_32_at_a_time() -> None:
-    assert wgmma.passes(np.arange(64) * 4, width=4) == 2
-    assert wgmma.passes(np.arange(32) * 128, width=4) == 32
-
-
-@pytest.mark.parametrize(
-    "call", [lambda: wgmma.accumulator_coordinates(12), lambda: wgmma.matrix_of(np.zeros((64, 4)))]
-)
-def test_shapes_that_are_no_fragment_are_refused(call) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(ValueError, match="must be"):
-        call()
+def test_registers_of_fewer_threads_are_refused() -> None:
+    with pytest.raises(ValueError, match="one line a thread; got 64 lines"):
+        wgmma.matrix_of(np.zeros((64, 4)))

@@ -1,9 +1,9 @@
-"""Where wgmma finds its operands and puts its result: descriptors, swizzles, fragments, bank conflicts.
+"""Where wgmma finds its operands and puts its result: descriptors, and the addresses that they mean.
 
 All addresses are bytes in shared memory. A tile is ``[rows, depth]``: rows of A (or columns of B, which are rows of its
 transpose) by K. K-major means that neighbours along K are neighbours in memory; MN-major that neighbours along the
 other axis are. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": matrix descriptor format, shared
-memory matrix layout, register fragments. The layouts agree with CuTe's canonical ones (see the tests).
+memory matrix layout.
 
 >>> hex(Descriptor(start=1024, leading=16, stride=1024, swizzle="128B").bits)
 '0x4000004000010040'
@@ -17,6 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mlacademy.gpu.fragments import ROWS, WARPGROUP, fragment
+from mlacademy.gpu.shared_memory import swizzle
+
 Ints = NDArray[np.int64]
 Major = Literal["K", "MN"]
 
@@ -24,8 +27,6 @@ SWIZZLE_CODES = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
 """Bits 62 and 63 of a descriptor. A tensor map numbers the same swizzles differently."""
 SPANS = {"none": 16, "32B": 32, "64B": 64, "128B": 128}
 """Bytes of a row within which a swizzle permutes pieces of 16."""
-WARPGROUP_THREADS = 128
-BANKS, BANK_BYTES = 32, 4
 _FIELD = (1 << 14) - 1
 _REACH = 1 << 18
 
@@ -85,18 +86,6 @@ class Descriptor:
         return replace(self, start=self.start + nbytes)
 
 
-def swizzled(address: Any, swizzle: str) -> Any:
-    """Where the byte that would lie at ``address`` (an integer or an array of them) really lies.
-
-    Bits 4 to 6 of the address (the piece of 16 bytes in a row of 128) are XORed with bits 7 to 9 (the row), as many of
-    them as the swizzle has. The bits are those of the absolute address, not of a distance from the tile's start.
-
-    >>> [swizzled(128 * row, "128B") for row in (0, 1, 2, 8)]
-    [0, 144, 288, 1024]
-    """
-    return address ^ (address >> 3 & (SPANS[swizzle] - 16))
-
-
 def addresses(descriptor: Descriptor, rows: int, depth: int, *, element_bytes: int = 2, major: Major = "K") -> Ints:
     """Address of each element of a tile, int64 [rows, depth], as wgmma computes it from ``descriptor``.
 
@@ -121,7 +110,7 @@ def addresses(descriptor: Descriptor, rows: int, depth: int, *, element_bytes: i
         together = span // element_bytes
         along, across = (stride, leading) if descriptor.swizzle == "none" else (leading, stride)
         offset = mn % together * element_bytes + mn // together * along + k % 8 * span + k // 8 * across
-    found: Ints = np.asarray(swizzled(descriptor.start + offset, descriptor.swizzle), np.int64) % _REACH
+    found: Ints = np.asarray(swizzle(descriptor.start + offset, descriptor.swizzle), np.int64) % _REACH
     return found
 
 
@@ -146,55 +135,17 @@ def read_tile(
     return found
 
 
-def accumulator_coordinates(n: int) -> tuple[Ints, Ints]:
-    """Row and column in D [64, n] of register i of thread t, two arrays int64 [128, n / 2].
-
-    Raises ``ValueError`` where n is not 8, 16, … 256.
-    """
-    if n % 8 or not 8 <= n <= 256:
-        raise ValueError(f"n must be a multiple of 8 from 8 to 256, got {n}")
-    return _fragment(np.arange(n // 2))
-
-
-def a_coordinates() -> tuple[Ints, Ints]:
-    """Row and K in A [64, 16] of 16-bit value v of thread t, two arrays int64 [128, 8]; register j holds values 2 j
-    (low half) and 2 j + 1: the coordinates of the first eight accumulators."""
-    return _fragment(np.arange(8))
-
-
 def matrix_of(registers: NDArray[Any]) -> NDArray[Any]:
     """D [64, n] from the registers of a warpgroup [128, n / 2]."""
     threads, count = registers.shape
-    if threads != WARPGROUP_THREADS:
+    if threads != WARPGROUP:
         raise ValueError(f"registers must be [128, n / 2], one line a thread; got {threads} lines")
-    matrix = np.empty((64, 2 * count), registers.dtype)
-    matrix[accumulator_coordinates(2 * count)] = registers
+    held = fragment("D", n=2 * count)
+    matrix = np.empty((ROWS, 2 * count), registers.dtype)
+    for thread, values in enumerate(registers):
+        for index, value in enumerate(values):
+            matrix[held.element(thread, index)] = value
     return matrix
-
-
-def passes(where: Any, width: int = 16) -> int:
-    """How often shared memory must be accessed for pieces of ``width`` bytes at the addresses ``where``.
-
-    One pass serves each of the 32 banks with one word of 4 bytes; equal words are read once. The pieces are taken
-    128 bytes at a time, in order.
-
-    >>> passes([0, 128, 256, 384, 512, 640, 768, 896]), passes([0, 144, 288, 432, 576, 720, 864, 1008])
-    (8, 1)
-    """
-    starts = np.asarray(where, np.int64).reshape(-1)
-    together, total = BANKS * BANK_BYTES // width, 0
-    for begin in range(0, len(starts), together):
-        bytes_of = starts[begin : begin + together, None] + np.arange(0, width, BANK_BYTES)
-        words = np.unique(bytes_of // BANK_BYTES)
-        total += int(np.bincount(words % BANKS, minlength=BANKS).max())
-    return total
-
-
-def _fragment(index: Ints) -> tuple[Ints, Ints]:
-    thread = np.arange(WARPGROUP_THREADS)[:, None]
-    row = 16 * (thread // 32) + thread % 32 // 4 + 8 * (index // 2 % 2)
-    column = 8 * (index // 4) + 2 * (thread % 4) + index % 2
-    return row, column
 
 
 def _fits(where: Ints, size: int, image: NDArray[np.uint8]) -> None:
