@@ -43,6 +43,17 @@ def operand_type(operand: generate.Operand, mods: tuple[str, ...]) -> str:
     return str(operand.type)
 
 
+def constant(form: Form, mods: tuple[str, ...]) -> str:
+    """A legal integer constant for this spelling."""
+    if "fill_mode" in mods or "interleave_layout" in mods:
+        return "1"
+    if "cp_fenceproxy" in mods:
+        return "128"
+    return {"cp": "16", "applypriority": "128", "discard": "128", "fence": "128", "setmaxnreg": "64"}.get(
+        form.opcode, "3"
+    )
+
+
 def line_of(form: Form, mods: tuple[str, ...], *, optional: bool = True) -> str:
     """A statement of this spelling with registers of the right widths; its result means nothing."""
     counters = dict.fromkeys(NAMES.values(), 0)
@@ -60,18 +71,19 @@ def line_of(form: Form, mods: tuple[str, ...], *, optional: bool = True) -> str:
         wanted = {"b64": "L2::cache_hint" in mods, "b16": "multicast::cluster" in mods}.get(operand.type, optional)
         if operand.optional and not wanted:
             continue
-        if operand.type == "[]":
+        if operand.type == "[,]":  # a tensor map and a coordinate an axis
+            rank = next(int(mod[0]) for mod in mods if mod in {"1d", "2d", "3d", "4d", "5d"})
+            texts.append(f"[%d0, {{{', '.join(register(32) for _ in range(rank))}}}]")
+        elif operand.type == "[]":
             addresses += 1
-            second_of_copy = addresses == 2 and "global" in mods and not form.opcode.startswith("red")
-            first_is_global = addresses == 1 and "bulk_group" in mods
-            to_shared = shared and not (second_of_copy and "bulk_group" not in mods) and not first_is_global
+            tensor = form.handler.startswith("tensor_")
+            second_of_copy = addresses == 2 and "global" in mods and not form.opcode.startswith("red") and not tensor
+            first_is_global = addresses == 1 and ("bulk_group" in mods or form.handler == "map_copy") and not tensor
+            from_global = second_of_copy and "bulk_group" not in mods and form.handler != "map_copy"
+            to_shared = shared and not from_global and not first_is_global
             texts.append("[%r0]" if to_shared else "[%d0]")
         elif operand.type == "imm":
-            texts.append(
-                {"cp": "16", "applypriority": "128", "discard": "128", "fence": "128", "setmaxnreg": "64"}.get(
-                    form.opcode, "3"
-                )
-            )
+            texts.append(constant(form, mods))
         else:
             bits = BITS[operand_type(operand, mods)]
             count = int(operand.count) if operand.count.isdigit() else 1

@@ -1,10 +1,10 @@
-// Asynchronous copies: cp.async, st.async, red.async, and the linear bulk copies. Addresses are checked when
-// an operation is issued; data moves when the queue completes it.
+// Asynchronous copies of threads: cp.async, st.async, red.async; and the groups of cp.async and of bulk
+// copies. Addresses are checked when an operation is issued; data moves when the queue completes it.
 #include <algorithm>
 #include <cstring>
 
 #include "exec/atomic.hpp"
-#include "exec/mbarrier.hpp"
+#include "exec/bulk.hpp"
 
 namespace emu {
 namespace {
@@ -104,15 +104,6 @@ Step cp_async_arrive(Warp& w, const Instruction& i, u32 mask) {
 // ---- st.async, red.async: to any CTA of the cluster, counted by an mbarrier there
 // ---------------------------------------------
 
-MbarrierRef barrier_beside(Warp& w, const Instruction& i, int lane, const Operand& data,
-                           const Operand& barrier) {
-    const MbarrierRef b = MbarrierRef::named(w, i, lane, Space::shared_cluster, barrier);
-    if (static_cast<u32>(w.address(data, lane)) >> kRankShift != b.cta().rank)
-        w.trap(i, 1u << lane, "'" + w.text(i) + "' with its destination and its mbarrier in different CTAs",
-               w.address(barrier, lane));
-    return b;
-}
-
 Step st_async(Warp& w, const Instruction& i,
               u32 mask) {  // ops: [dst], values, [mbarrier]; target: bytes of an element
     const u32 each = i.target, n = i.vector, bytes = each * n;
@@ -152,82 +143,6 @@ Step red_async(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], value,
     return Step::next;
 }
 
-// ---- bulk copies
-// ------------------------------------------------------------------------------------------------------------------
-
-u32 bulk_size(Warp& w, const Instruction& i, int lane, const Operand& o) {
-    const u32 size = w.in<u32>(o)[lane];
-    if (size == 0 || size % 16 != 0)
-        w.trap(i, 1u << lane,
-               "'" + w.text(i) + "' of " + std::to_string(size) +
-                   " bytes; the size must be a positive multiple of 16");
-    return size;
-}
-
-constexpr u64 kMulticast = 1, kFromShared = 2;
-
-Step bulk_load(Warp& w, const Instruction& i,
-               u32 mask) {  // ops: [dst], [src], size, [mbarrier], cta mask?, policy?
-    Cluster& cluster = cluster_of(w);
-    for (int l = 0; l < 32; ++l) {
-        if ((mask >> l & 1) == 0) continue;
-        const u32 size = bulk_size(w, i, l, i.op[2]);
-        const u64 to = w.address(i.op[0], l);
-        const std::byte* const from =
-            w.resolve(i, l, (i.aux & kFromShared) != 0 ? Space::shared : Space::global, w.address(i.op[1], l),
-                      size, Warp::Access::read);
-        static_cast<void>(w.resolve(i, l, Space::shared_cluster, to, size, Warp::Access::write));
-        const MbarrierRef named = barrier_beside(w, i, l, i.op[0], i.op[3]);
-        u32 targets = 1u << (static_cast<u32>(to) >> kRankShift);
-        if ((i.aux & kMulticast) != 0) {
-            targets = w.in<u32>(i.op[4])[l] & 0xffff;
-            if (targets == 0 || (targets >> cluster.ctas().size()) != 0)
-                w.trap(i, 1u << l,
-                       "'" + w.text(i) + "' with CTA mask " + std::to_string(targets) + " in a cluster of " +
-                           std::to_string(cluster.ctas().size()) + " CTAs");
-        }
-        for (u32 rank = 0; rank < cluster.ctas().size(); ++rank) {
-            if ((targets >> rank & 1) == 0) continue;
-            Cta& cta = *cluster.cta(rank);
-            if (!cta.mbarriers.contains(named.offset()))
-                w.trap(i, 1u << l,
-                       "'" + w.text(i) + "' signals shared offset " + std::to_string(named.offset()) +
-                           " of rank " + std::to_string(rank) + ", where no mbarrier has been initialised");
-            std::byte* const place = cta.shared() + (static_cast<u32>(to) & kOffsetMask);
-            AsyncOp op{.kind = AsyncKind::bulk_load};
-            op.reads = {cluster.region(from, size)};
-            op.writes = {cluster.region(place, size)};
-            op.signal = {.rank = rank, .offset = named.offset(), .bytes = size};
-            op.complete = [=] { std::memcpy(place, from, size); };
-            cluster.issue(w, i, 1u << l, std::move(op));
-        }
-    }
-    return Step::next;
-}
-
-// Two stages: first the source is read (wait_group.read), later the destination is written (wait_group).
-Step bulk_store(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], [src], size, policy?
-    for (int l = 0; l < 32; ++l) {
-        if ((mask >> l & 1) == 0) continue;
-        const u32 size = bulk_size(w, i, l, i.op[2]);
-        std::byte* const to =
-            w.resolve(i, l, Space::global, w.address(i.op[0], l), size, Warp::Access::write);
-        const std::byte* const from =
-            w.resolve(i, l, Space::shared, w.address(i.op[1], l), size, Warp::Access::read);
-        const auto copy = std::make_shared<std::vector<std::byte>>();
-        AsyncOp op{.kind = AsyncKind::bulk_store};
-        op.reads = {cluster_of(w).region(from, size)};
-        op.writes = {cluster_of(w).region(to, size)};
-        op.fetch = [=] { copy->assign(from, from + size); };
-        op.complete = [=] { std::memcpy(to, copy->data(), copy->size()); };
-        op.fetched = std::make_shared<bool>(false);
-        CopyGroup& group = w.copies(l, true).open;
-        group.reads.push_back(op.fetched);
-        group.writes.push_back(cluster_of(w).issue(w, i, 1u << l, std::move(op)));
-    }
-    return Step::next;
-}
-
 }  // namespace
 
 void select_cp_async(const Choice& c, Instruction& i) {
@@ -256,14 +171,6 @@ void select_red_async(const Choice& c, Instruction& i) {
         c.one_of({Mod::and_, Mod::or_, Mod::xor_, Mod::inc, Mod::dec, Mod::add, Mod::min, Mod::max});
     i.aux = rmw_function(op, c.type(0), false);
     i.run = bits_of(c.type(0)) == 64 ? red_async<u64> : red_async<u32>;
-}
-void select_bulk_load(const Choice& c, Instruction& i) {
-    i.aux = (c.has(Mod::multicast_cluster) ? kMulticast : u64{0}) | (c.has(Mod::global) ? 0u : kFromShared);
-    if ((i.aux & kMulticast) != 0 && i.op[4].absent) throw SelectError("a CTA mask is missing", true);
-    i.run = bulk_load;
-}
-void select_bulk_store(const Choice&, Instruction& i) {
-    i.run = bulk_store;
 }
 void select_bulk_commit(const Choice&, Instruction& i) {
     i.run = commit<true>;

@@ -19,7 +19,7 @@ TYPES = (
     *("u4", "s4", "u2", "s2"),
 )
 OPERAND = re.compile(
-    r"(?P<dest>=?)(?:(?P<count>V|\d+)\*)?(?P<type>[A-Za-z]\w*|\[\])(?P<wide>\+?)(?:\|(?P<second>\w+))?(?P<optional>\??)"
+    r"(?P<dest>=?)(?:(?P<count>V|\d+)\*)?(?P<type>[A-Za-z]\w*|\[,?\])(?P<wide>\+?)(?:\|(?P<second>\w+))?(?P<optional>\??)"
 )
 
 
@@ -33,7 +33,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Operand:
-    """One operand: `type` is a type's name, T, U, W, `[]`, `imm`, or a word that the loader reads itself."""
+    """One operand: `type` is a type's name, T, U, W, `[]`, `[,]`, `imm`, or a word that the loader reads itself."""
 
     type: str
     dest: bool = False
@@ -118,7 +118,7 @@ def write_table(forms: list[Form]) -> str:
         specs = []
         for operand in form.operands:
             fixed = operand.type if operand.type in TYPES else "none"
-            kind = {"T": "first", "U": "second", "W": "wide", "[]": "address", "imm": "immediate"}.get(
+            kind = {"T": "first", "U": "second", "W": "wide", "[]": "address", "[,]": "tensor", "imm": "immediate"}.get(
                 operand.type, "fixed" if operand.type in TYPES else "special"
             )
             count = {"": 1, "V": 0}.get(operand.count) if operand.count in ("", "V") else operand.count

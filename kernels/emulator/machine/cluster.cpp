@@ -151,7 +151,8 @@ bool Cluster::run(std::uint32_t turns) {
         else
             ++next_;
         idle_ = state == Warp::State::blocked && !landed ? idle_ + 1 : 0;
-        if (idle_ > running_.size()) {
+        // Rounds are shuffled: between two turns of a warp all others may have had two.
+        if (idle_ > 2 * running_.size()) {
             if (!queue_.force_one()) throw deadlock_report(*this);
             idle_ = 0;
         }

@@ -1,4 +1,5 @@
 // How asynchronous operations start and end: what every kind of them has in common.
+#include <algorithm>
 #include <cstring>
 
 #include "exec/mbarrier.hpp"
@@ -27,6 +28,10 @@ Region Cluster::region(const std::byte* place, std::uint32_t bytes) const {
 std::byte* Cluster::host(const Region& region) const {
     return region.where == Region::Where::shared ? ctas_[region.rank]->shared() + region.address
                                                  : reinterpret_cast<std::byte*>(region.address);
+}
+
+std::uint32_t Cluster::parts(std::uint32_t most) {
+    return queue_.policy() == Policy::eager ? 1 : 1 + random_.below(std::min(most, 4u));
 }
 
 Done Cluster::issue(Warp& warp, const Instruction& ins, std::uint32_t lanes, AsyncOp op) {

@@ -14,6 +14,7 @@
 
 #include "ir/errors.hpp"
 #include "ir/instruction.hpp"
+#include "machine/map_patches.hpp"
 #include "machine/memory.hpp"
 #include "units/async_queue.hpp"
 
@@ -179,6 +180,7 @@ class Cta {
     std::array<NamedBarrier, 16> barriers;
     std::map<std::uint32_t, MbarrierInfo> mbarriers;  // by offset
     std::array<const Range*, 16> hints{};             // last global range by instruction
+    AcquiredMaps acquired_maps;
 
   private:
     void finish_if_complete(NamedBarrier& b);
@@ -207,6 +209,8 @@ class Cluster {
     [[nodiscard]] const AsyncQueue& queue() const { return queue_; }
     // The only way to start an asynchronous operation (issue.cpp). Poisons what it will write.
     Done issue(Warp& warp, const Instruction& ins, std::uint32_t lanes, AsyncOp op);
+    // How many parts a copy that could come in `most` parts comes in: random, one with the eager policy.
+    [[nodiscard]] std::uint32_t parts(std::uint32_t most);
     // The region at a host address that Warp::resolve gave, and back.
     [[nodiscard]] Region region(const std::byte* place, std::uint32_t bytes) const;
     [[nodiscard]] std::byte* host(const Region& region) const;
@@ -257,6 +261,7 @@ class Grid {
     GlobalMemory memory;
     std::byte* params = nullptr;  // 128-aligned copy
     std::mutex wide_atomics;      // serialises 128-bit atomics
+    MapPatches map_patches;
     void print(const std::string& text);
     void spend(std::uint64_t instructions, const Warp& warp);  // throws Runaway, Interrupted
     [[nodiscard]] std::array<std::uint32_t, 3> clusters() const;

@@ -126,4 +126,9 @@ int vector_length(const Choice& choice) {
     }
 }
 
+int coordinates(const Choice& choice) {
+    constexpr Mod ranks[] = {Mod::n1d, Mod::n2d, Mod::n3d, Mod::n4d, Mod::n5d};
+    return 1 + static_cast<int>(std::ranges::find_if(ranks, [&](Mod m) { return choice.has(m); }) - ranks);
+}
+
 }  // namespace emu

@@ -33,7 +33,7 @@ struct Slot {
     std::span<const Mod> options;
     bool optional;
 };
-enum class TypeRef : std::uint8_t { first, second, wide, fixed, address, immediate, special };
+enum class TypeRef : std::uint8_t { first, second, wide, fixed, address, tensor, immediate, special };
 struct OperandSpec {
     TypeRef ref;
     Type fixed;
@@ -55,5 +55,6 @@ struct Form {
 [[nodiscard]] std::span<const Form> forms_of(std::string_view opcode);  // empty: unknown opcode
 [[nodiscard]] bool match(const Form& form, std::span<const std::string_view> parts, Choice& choice);
 [[nodiscard]] int vector_length(const Choice& choice);
+[[nodiscard]] int coordinates(const Choice& choice);  // of a tensor copy: 1 for .1d … 5 for .5d
 
 }  // namespace emu

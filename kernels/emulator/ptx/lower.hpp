@@ -72,6 +72,8 @@ class Lowering {
     bool fit_value(Type type, bool dest, bool wide, const ast::Operand& o, const ast::Statement& s, Draft& d,
                    std::string& why);
     bool fit_address(const ast::Operand& o, const ast::Statement& s, Draft& d, std::string& why);
+    bool fit_tensor(int coordinates, const ast::Operand& o, const ast::Statement& s, Draft& d,
+                    std::string& why);
     bool pack_operands(const Form& form, const ast::Statement& s, const Choice& choice, std::string& why);
     // flow.cpp
     void branch(const ast::Statement& s, const Form& form, const Choice& choice);

@@ -205,9 +205,26 @@ bool Lowering::fit_address(const ast::Operand& o, const Statement& s, Draft& d, 
     return true;
 }
 
+// [map, {c0, c1, …}]: the map's address and its coordinates, as operands one after the other.
+bool Lowering::fit_tensor(int coordinates, const ast::Operand& o, const Statement& s, Draft& d,
+                          std::string& why) {
+    if (o.kind != Kind::address || o.items.size() != 1 || o.items[0].kind != Kind::vector ||
+        o.items[0].items.size() != static_cast<std::size_t>(coordinates))
+        return why = "a tensor map with " + std::to_string(coordinates) +
+                     " coordinates, [map, {c0, …}], is needed",
+               false;
+    ast::Operand map = o;
+    map.items.clear();
+    if (!fit_address(map, s, d, why)) return false;
+    for (const ast::Operand& c : o.items[0].items)
+        if (!fit_value(Type::b32, false, false, c, s, d, why)) return false;
+    return true;
+}
+
 bool Lowering::fit(const OperandSpec& spec, const Choice& choice, const ast::Operand& o, const Statement& s,
                    Draft& d, std::string& why) {
     if (spec.ref == TypeRef::address) return fit_address(o, s, d, why);
+    if (spec.ref == TypeRef::tensor) return fit_tensor(coordinates(choice), o, s, d, why);
     if (spec.ref == TypeRef::immediate) {
         if (o.kind != Kind::number || o.number.kind != Number::Kind::integer)
             return why = "an integer constant is needed", false;

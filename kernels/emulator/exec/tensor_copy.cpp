@@ -1,0 +1,272 @@
+// Tensor copies: loads of a box into the shared memory of one or several CTAs, stores and reductions of a
+// box, and prefetches. A copy comes in several parts, each of which moves its data before it is counted.
+#include <algorithm>
+#include <cstring>
+
+#include "exec/atomic.hpp"
+#include "exec/bulk.hpp"
+#include "exec/tensor_operand.hpp"
+
+namespace emu {
+namespace {
+
+using tensor_map::Kind;
+using tensor_map::TensorMap;
+using tma::Box;
+using tma::Run;
+
+constexpr u64 kMulticast = 1, kPair = 2;  // with a CTA mask; the mbarrier may be in the pair's other CTA
+
+void check_global(Warp& w, const Instruction& i, int lane, const Box& box, bool write) {
+    const GlobalMemory& memory = w.cta().cluster().grid().memory;
+    const Range* range = nullptr;
+    for (const Run& run : box.runs) {
+        if (!run.inside()) continue;
+        if (range == nullptr || !range->holds(run.global, run.bytes))
+            range = memory.find(run.global, run.bytes);
+        const auto does = [&] {
+            return "'" + w.text(i) + (write ? "' writes " : "' reads ") + std::to_string(run.bytes) +
+                   " bytes ";
+        };
+        if (range == nullptr) {
+            std::string object;
+            const std::string place = memory.locate(run.global, object);
+            w.trap(i, 1u << lane,
+                   "Out of bounds: " + does() + place +
+                       "; the sizes or strides of its tensor map reach beyond the memory that it describes",
+                   run.global, object, "bounds");
+        }
+        if (write && !range->writable)
+            w.trap(i, 1u << lane,
+                   "Read-only memory: " + does() + "at byte " + std::to_string(run.global - range->begin) +
+                       " of '" + range->name + "'",
+                   run.global, range->name, "read-only");
+    }
+}
+
+// Resolves the box's place in shared memory; gives its offset in its CTA.
+u32 shared_place(Warp& w, const Instruction& i, int lane, Space space, u64 address, const TensorMap& map,
+                 Warp::Access access) {
+    if (address % 128 != 0)
+        w.trap(i, 1u << lane,
+               "'" + w.text(i) + "' on shared address " + std::to_string(address & kOffsetMask) +
+                   "; a box in shared memory begins at a multiple of 128 bytes. Declare it "
+                   "alignas(128), or alignas(1024) if it is swizzled",
+               address, w.cta().object_at(static_cast<u32>(address) & kOffsetMask), "alignment");
+    static_cast<void>(w.resolve(i, lane, space, address, tma::extent(map), access));
+    return static_cast<u32>(address) & kOffsetMask;
+}
+
+void merge(std::vector<Region>& regions) {
+    std::ranges::sort(regions, {}, &Region::address);
+    std::size_t kept = 0;
+    for (std::size_t k = 1; k < regions.size(); ++k) {
+        Region& last = regions[kept];
+        if (last.address + last.bytes == regions[k].address)
+            last.bytes += regions[k].bytes;
+        else
+            regions[++kept] = regions[k];
+    }
+    if (!regions.empty()) regions.resize(kept + 1);
+}
+
+std::vector<Region> global_regions(const Box& box) {
+    std::vector<Region> regions;
+    for (const Run& run : box.runs)
+        if (run.inside()) regions.push_back({Region::Where::global, 0, run.global, run.bytes});
+    merge(regions);
+    return regions;
+}
+std::vector<Region> shared_regions(const Box& box, u32 rank, bool outside_too) {
+    std::vector<Region> regions;
+    for (const Run& run : box.runs)
+        if (outside_too || run.inside())
+            regions.push_back({Region::Where::shared, rank, run.shared, run.bytes});
+    merge(regions);
+    return regions;
+}
+
+void fill(std::byte* place, u32 bytes, const TensorMap& map) {
+    if (!map.fill_nan) {
+        std::memset(place, 0, bytes);
+        return;
+    }
+    const u32 size = map.element().bits / 8;
+    for (u32 k = 0; k < bytes; k += size)
+        std::memcpy(place + k, &map.element().nan, size);
+}
+
+void load_part(std::byte* shared, const Box& part, const TensorMap& map) {
+    for (const Run& run : part.runs) {
+        if (run.inside())
+            std::memcpy(shared + run.shared, reinterpret_cast<const std::byte*>(run.global), run.bytes);
+        else
+            fill(shared + run.shared, run.bytes, map);
+    }
+}
+
+// ops: [dst], [map, coordinates], [mbarrier], CTA mask?, policy?; target: rank
+Step load(Warp& w, const Instruction& i, u32 mask) {
+    Cluster& cluster = w.cta().cluster();
+    const u32 rank = i.target;
+    const Operand &barrier_operand = i.op[2 + rank], &mask_operand = i.op[3 + rank];
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        const TensorOperand t = tensor_operand(w, i, l, i.op + 1, rank, TensorAccess::load);
+        const u64 to = w.address(i.op[0], l);
+        const u32 offset = shared_place(w, i, l, i.space, to, t.map, Warp::Access::write);
+        const Box box = tma::box_at(t.map, t.at, offset);
+        check_global(w, i, l, box, false);
+        const MbarrierRef named = (i.aux & kPair) != 0
+                                      ? MbarrierRef::named(w, i, l, Space::shared_cluster, barrier_operand)
+                                      : barrier_beside(w, i, l, i.op[0], barrier_operand);
+        const u32 targets = targets_of(w, i, l, to, (i.aux & kMulticast) != 0 ? &mask_operand : nullptr);
+        for (u32 target = 0; target < cluster.ctas().size(); ++target) {
+            if ((targets >> target & 1) == 0) continue;
+            // With .cta_group::2 the even or the odd CTA of each pair is told, as the mbarrier operand says.
+            const u32 told = (i.aux & kPair) != 0 ? (target & ~1u) | (named.cta().rank & 1) : target;
+            check_target(w, i, l, *cluster.cta(target), offset, tma::extent(t.map));
+            check_signalled(w, i, l, *cluster.cta(told), named.offset());
+            std::byte* const shared = cluster.cta(target)->shared();
+            for (Box& part : tma::split(box, cluster.parts(box.bytes / 16))) {
+                AsyncOp op{.kind = AsyncKind::tensor_load};
+                op.reads = global_regions(part);
+                op.writes = shared_regions(part, target, true);
+                op.signal = {.rank = told, .offset = named.offset(), .bytes = part.bytes};
+                op.complete = [shared, map = t.map, part = std::move(part)] { load_part(shared, part, map); };
+                cluster.issue(w, i, 1u << l, std::move(op));
+            }
+        }
+    }
+    return Step::next;
+}
+
+// Two steps: the source is read (wait_group.read), later `put(run, data)` brings each run's bytes to the
+// tensor.
+template <class F>
+void store_box(Warp& w, const Instruction& i, int lane, AsyncKind kind, const TensorOperand& t, F put) {
+    Cluster& cluster = w.cta().cluster();
+    const u32 offset = shared_place(w, i, lane, Space::shared, w.address(i.op[1 + i.target], lane), t.map,
+                                    Warp::Access::read);
+    const Box box = tma::box_at(t.map, t.at, offset);
+    check_global(w, i, lane, box, true);
+    const std::byte* const shared = w.cta().shared();
+    for (Box& whole : tma::split(box, cluster.parts(box.bytes / 16))) {
+        AsyncOp op{.kind = kind};
+        op.reads = shared_regions(whole, w.cta().rank, false);
+        op.writes = global_regions(whole);
+        const auto part = std::make_shared<const Box>(std::move(whole));
+        const auto copy = std::make_shared<std::vector<std::byte>>();
+        op.fetch = [=] {
+            for (const Run& run : part->runs)
+                if (run.inside())
+                    copy->insert(copy->end(), shared + run.shared, shared + run.shared + run.bytes);
+        };
+        op.complete = [=] {
+            const std::byte* data = copy->data();
+            for (const Run& run : part->runs)
+                if (run.inside()) put(run, data), data += run.bytes;
+        };
+        op.fetched = std::make_shared<bool>(false);
+        CopyGroup& group = w.copies(lane, true).open;
+        group.reads.push_back(op.fetched);
+        group.writes.push_back(cluster.issue(w, i, 1u << lane, std::move(op)));
+    }
+}
+
+Step store(Warp& w, const Instruction& i,
+           u32 mask) {  // ops: [map, coordinates], [src], policy?; target: rank
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        const TensorOperand t = tensor_operand(w, i, l, i.op, i.target, TensorAccess::store);
+        store_box(w, i, l, AsyncKind::tensor_store, t, [](const Run& run, const std::byte* data) {
+            std::memcpy(reinterpret_cast<std::byte*>(run.global), data, run.bytes);
+        });
+    }
+    return Step::next;
+}
+
+// The type that reductions of an element type work on; none where there is no such reduction.
+Type reduced_type(u32 element, Mod op) {
+    constexpr Type types[] = {Type::none, Type::none, Type::u32,  Type::s32, Type::u64,  Type::s64,
+                              Type::f16,  Type::f32,  Type::f32,  Type::f64, Type::bf16, Type::f32,
+                              Type::f32,  Type::none, Type::none, Type::none};
+    const Type type = types[element];
+    const bool bitwise = op == Mod::and_ || op == Mod::or_ || op == Mod::xor_;
+    const bool ordered = op == Mod::min || op == Mod::max;
+    if ((op == Mod::inc || op == Mod::dec) && type != Type::u32) return Type::none;
+    if (bitwise && is_float(type)) return Type::none;
+    if (ordered && (type == Type::f32 || type == Type::f64)) return Type::none;
+    return type;
+}
+
+template <class S>
+void reduce_run(const Run& run, const std::byte* data, u64 function) {
+    const auto f = reinterpret_cast<Rmw<S>>(function);
+    for (u32 k = 0; k < run.bytes; k += sizeof(S)) {
+        S value;
+        std::memcpy(&value, data + k, sizeof(S));
+        static_cast<void>(rmw_at(reinterpret_cast<std::byte*>(run.global) + k, f, value, S{0}));
+    }
+}
+
+// ops: [map, coordinates], [src], policy?; target: rank; aux: the operation
+Step reduce(Warp& w, const Instruction& i, u32 mask) {
+    const auto op = static_cast<Mod>(i.aux);
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        const TensorOperand t = tensor_operand(w, i, l, i.op, i.target, TensorAccess::store);
+        const Type type = reduced_type(t.map.type, op);
+        if (type == Type::none)
+            w.trap(i, 1u << l,
+                   "'" + w.text(i) + "' on a tensor of " + std::string(t.map.element().name) +
+                       ", which has no reduction ." + std::string(name_of(op)),
+                   0, {}, "tensor-map");
+        const u64 function = rmw_function(op, type, true);
+        store_box(w, i, l, AsyncKind::tensor_reduce, t, [=](const Run& run, const std::byte* data) {
+            switch (bits_of(type)) {
+                case 16:
+                    return reduce_run<u16>(run, data, function);
+                case 32:
+                    return reduce_run<u32>(run, data, function);
+                default:
+                    return reduce_run<u64>(run, data, function);
+            }
+        });
+    }
+    return Step::next;
+}
+
+Step prefetch(Warp& w, const Instruction& i, u32 mask) {  // ops: [map, coordinates], policy?
+    for (int l = 0; l < 32; ++l)
+        if (mask >> l & 1) static_cast<void>(tensor_operand(w, i, l, i.op, i.target, TensorAccess::load));
+    return Step::next;
+}
+
+}  // namespace
+
+void select_tensor_load(const Choice& c, Instruction& i) {
+    i.target = static_cast<u32>(coordinates(c));
+    i.space = c.has(Mod::shared_cta) ? Space::shared : Space::shared_cluster;
+    i.aux =
+        (c.has(Mod::multicast_cluster) ? kMulticast : u64{0}) | (c.has(Mod::cta_group_2) ? kPair : u64{0});
+    if ((i.aux & kMulticast) != 0 && i.op[3 + i.target].absent)
+        throw SelectError("a CTA mask is missing", true);
+    i.run = load;
+}
+void select_tensor_store(const Choice& c, Instruction& i) {
+    i.target = static_cast<u32>(coordinates(c));
+    i.run = store;
+}
+void select_tensor_reduce(const Choice& c, Instruction& i) {
+    i.target = static_cast<u32>(coordinates(c));
+    i.aux = static_cast<u64>(
+        c.one_of({Mod::add, Mod::min, Mod::max, Mod::inc, Mod::dec, Mod::and_, Mod::or_, Mod::xor_}));
+    i.run = reduce;
+}
+void select_tensor_prefetch(const Choice& c, Instruction& i) {
+    i.target = static_cast<u32>(coordinates(c));
+    i.run = prefetch;
+}
+
+}  // namespace emu

@@ -1,0 +1,133 @@
+"""Tensor copies element by element, from their description alone: nothing here is shared with the emulator.
+
+A box is an array of bytes [elements of the box, outermost axis first, bytes of an element]; shared memory is a flat
+array of bytes. Swizzles are told as "chunk c of line l is at chunk c ^ f(l)".
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlacademy.gpu.tensor_map import TensorMap
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+NAN = {
+    "float16": bytes.fromhex("ff7f"),
+    "bfloat16": bytes.fromhex("ff7f"),
+    "float32": bytes.fromhex("ffffff7f"),
+    "float64": bytes.fromhex("ffffffffffffff7f"),
+}
+
+
+def swizzled(mode: str, address: int) -> int:
+    """Where the byte that lies at ``address`` without a swizzle lies with it."""
+    line = address // 128
+    if mode == "none":
+        return address
+    if mode in ("32B", "64B", "128B"):
+        chunks = {"32B": 2, "64B": 4, "128B": 8}[mode]  # of 16 bytes, in a row of the pattern
+        row, chunk = address // (16 * chunks), address // 16 % chunks
+        return (row * chunks + (chunk ^ (line % chunks))) * 16 + address % 16
+    if mode == "128B_ATOM_64B":
+        return line * 128 + (address // 64 % 2 ^ line % 2) * 64 + address % 64
+    place = line * 128 + (address // 32 % 4 ^ line % 4) * 32 + address % 32
+    if mode == "128B_ATOM_32B_FLIP_8B" and line % 2:
+        return place + (8 if place % 16 < 8 else -8)
+    return place
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One tensor copy: the map, the coordinates (innermost first) and the box's offset in shared memory."""
+
+    tensor_map: TensorMap
+    at: tuple[int, ...]
+    offset: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.tensor_map.element.bits // 8
+
+    def taken(self) -> list[tuple[tuple[int, ...], int, int | None]]:
+        """Per element of the box: its coordinates, its byte in shared memory, its byte in the tensor (if inside)."""
+        it = self.tensor_map
+        steps = (1, *it.element_strides[1:])
+        axes = [range(0, size, step) for size, step in zip(it.box, steps, strict=True)]
+        elements = []
+        for number, index in enumerate(itertools.product(*reversed(axes))):
+            coordinates = tuple(c + k for c, k in zip(self.at, reversed(index), strict=True))
+            inside = all(0 <= c < size for c, size in zip(coordinates, it.dims, strict=True))
+            place = swizzled(it.swizzle, self.offset + number * self.size)
+            byte = coordinates[0] * self.size + sum(c * s for c, s in zip(coordinates[1:], it.strides, strict=True))
+            elements.append((coordinates, place, byte if inside else None))
+        return elements
+
+    def load(self, tensor: Bytes, shared: Bytes) -> None:
+        """What a load does to shared memory."""
+        fill = NAN[self.tensor_map.dtype] if self.tensor_map.oob_fill == "nan" else bytes(self.size)
+        for _, place, byte in self.taken():
+            data = np.frombuffer(fill, np.uint8) if byte is None else tensor[byte : byte + self.size]
+            shared[place : place + self.size] = data
+
+    def store(self, tensor: Bytes, shared: Bytes) -> None:
+        """What a store does to the tensor."""
+        for _, place, byte in self.taken():
+            if byte is not None:
+                tensor[byte : byte + self.size] = shared[place : place + self.size]
+
+
+SIZES = {"uint8": 1, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "uint64": 8, "float64": 8}
+SPAN = {"none": 256, "32B": 32, "64B": 64}
+
+
+def random_copy(chooser: random.Random, *, store: bool = False, dtypes: tuple[str, ...] = tuple(SIZES)) -> Copy:
+    """A legal copy of at most 4 KiB from or to a tensor with padded strides; often partly or wholly outside of it."""
+    dtype = chooser.choice(dtypes)
+    size = SIZES[dtype]
+    rank = chooser.randint(1, 5)
+    modes = ["none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_64B"]
+    swizzle = chooser.choice(modes if store else [*modes, "128B_ATOM_32B_FLIP_8B"])
+    span = min(SPAN.get(swizzle, 128), 256 * size)
+    row = span if swizzle != "none" else 16 * chooser.randint(1, span // 16)
+    box = [row // size]
+    steps = [1] * rank
+    for axis in range(1, rank):
+        steps[axis] = chooser.choice([1, 1, 1, 2, 3])
+        room = 4096 // (row * math.prod(-(-b // s) for b, s in zip(box[1:], steps[1:], strict=False)))
+        box.append(chooser.randint(1, max(1, min(room, 9))) if room > 0 else 1)
+    dims = [chooser.randint(1, 2 * box[0]), *(chooser.randint(1, 6) for _ in range(rank - 1))]
+    strides, reach = [], dims[0] * size
+    for axis in range(1, rank):
+        stride = -(-reach // 16) * 16 + 16 * chooser.randint(0, 2)
+        strides.append(stride)
+        reach = stride * dims[axis]
+    least = 0 if store else -1
+    unit = 16 // size
+    at = [unit * chooser.randint(least * 3, dims[0] // unit + 1)]
+    at += [chooser.randint(least * 4, dims[axis] + 1) for axis in range(1, rank)]
+    floating = "float" in dtype
+    tensor_map = TensorMap(
+        aligned(reach + 16 * 8),
+        dtype,
+        tuple(dims),
+        tuple(strides),
+        tuple(box),
+        tuple(steps),
+        swizzle=swizzle,
+        oob_fill=chooser.choice(["zeros", "nan"]) if floating else "zeros",
+    )
+    return Copy(tensor_map, tuple(at), 128 * chooser.randint(0, 9))
+
+
+def aligned(nbytes: int) -> Bytes:
+    """Zero bytes at a multiple of 64."""
+    room = np.zeros(nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + nbytes]
