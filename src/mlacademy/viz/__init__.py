@@ -24,6 +24,7 @@ Core pictures (data always comes from the library):
     viz.combine_weights([4.2, 3.8, 2.1], sink=3.0)             # weights of the splits
     viz.swizzle_map("128B", row_bytes=128, column=2)           # where chunks land, and what the banks need
     viz.fragment_map("D", n=64, thread=37)                     # who holds which element of a wgmma operand
+    viz.timeline(report.trace, role="producer")                # a traced run: warps, copies, barriers, buffers
 
 The same under sliders; without ipywidgets, or with `MLACADEMY_STATIC=1`, the static picture of the default settings:
 
@@ -55,6 +56,7 @@ from mlacademy.viz.studies import (
     explore_token_bytes,
 )
 from mlacademy.viz.swizzle_tile import swizzle_map
+from mlacademy.viz.timeline import timeline
 
 __all__ = [
     "Picture",
@@ -79,5 +81,6 @@ __all__ = [
     "softmax_steps",
     "splits",
     "swizzle_map",
+    "timeline",
     "token_bytes",
 ]
