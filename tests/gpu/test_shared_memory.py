@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlacademy.gpu import tensor_map, wgmma
+from mlacademy.gpu import tensor_map
 from mlacademy.gpu.shared_memory import SWIZZLES, bank_conflicts, swizzle
 
 # Which address bit is flipped by which, as the tables of the modes say.
@@ -50,11 +50,6 @@ def test_modes_are_those_of_a_tensor_map_but_for_the_one_that_swaps_halves_of_ch
     assert SWIZZLES.keys() <= tensor_map.SWIZZLES.keys()
 
 
-@pytest.mark.parametrize("mode", wgmma.SPANS)
-def test_wgmma_swizzles_the_same_way(mode: str) -> None:
-    np.testing.assert_array_equal(wgmma.swizzled(np.arange(4096), mode), swizzle(np.arange(4096), mode))
-
-
 def test_unknown_mode_is_refused() -> None:
     with pytest.raises(ValueError, match=r"mode must be one of none, 32B, 64B, 128B, .*: it is '128'"):
         swizzle(0, "128")
@@ -81,8 +76,6 @@ def test_passes_are_those_of_a_plain_bank_machine(size: int, places: list[int | 
     addresses = [None if p is None else p * size for p in places]
     cost = bank_conflicts(addresses, size)
     assert cost.passes == passes(addresses, size)
-    if size >= 4 and None not in places and places:
-        assert cost.passes == wgmma.passes(addresses, size)
     assert cost.conflicts >= 0
     assert sum(cost.words) <= 32 * cost.passes
 
