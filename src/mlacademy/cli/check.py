@@ -22,7 +22,7 @@ from mlacademy.workspace.course import chapter_of, course_root
 if TYPE_CHECKING:
     from mlacademy.grading import Verdict
 
-STATES = {"passed": "green", "failed": "red", "unanswered": "yellow", "manual": "cyan"}
+STATES = {"passed": "green", "failed": "red", "unanswered": "yellow", "manual": "cyan", "not run": "yellow"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

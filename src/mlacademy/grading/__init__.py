@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlacademy.grading.board import progress, progress_file
 from mlacademy.grading.compare import Close, Difference, Exact
+from mlacademy.grading.cuda_exercise import Box, CudaExercise, KernelMistake, Launch, Out, Report, Run, Sign, stuck
 from mlacademy.grading.exercise import Case, Exercise, Misconception, PassRule
 from mlacademy.grading.judge import judge
 from mlacademy.grading.session import check, hidden, hint
@@ -28,13 +29,21 @@ if TYPE_CHECKING:
     from mlacademy.grading.submissions import check_notebook
 
 __all__ = [
+    "Box",
     "Case",
     "Close",
+    "CudaExercise",
     "Difference",
     "Exact",
     "Exercise",
+    "KernelMistake",
+    "Launch",
     "Misconception",
+    "Out",
     "PassRule",
+    "Report",
+    "Run",
+    "Sign",
     "Verdict",
     "check",
     "check_notebook",
@@ -46,6 +55,7 @@ __all__ = [
     "progress",
     "progress_file",
     "release",
+    "stuck",
 ]
 
 _LATER = {"check_notebook": "submissions", "generate": "assignments", "grade": "gradebook", "release": "branch"}

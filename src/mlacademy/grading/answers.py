@@ -6,8 +6,8 @@
     @wrong("02.1", "bias 8", says="bias")
     def decode_byte_bias_8(code): ...
 
-For a value exercise the function takes no arguments and returns the value. ``solutions/<assignment>/answers.py`` is
-instructor's material and stays off the student branch.
+For a value exercise the function takes no arguments and returns the value, for a CUDA exercise the kernel's text.
+``solutions/<assignment>/answers.py`` is instructor's material and stays off the student branch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Answer:
 
     def value(self, exercise: Exercise) -> Any:
         """What a notebook would hand to ``check``."""
-        return self.function() if exercise.kind == "value" else self.function
+        return self.function() if exercise.kind in ("value", "cuda") else self.function
 
 
 _collected: list[Answer] = []

@@ -25,6 +25,7 @@ from typing import Any
 
 from mlacademy import notebooks
 from mlacademy.grading import judges
+from mlacademy.grading.cuda_exercise import BLANK
 from mlacademy.grading.exercise import Exercise
 
 Progress = Callable[[str], None]
@@ -123,6 +124,13 @@ def _blank(exercise: Exercise, region: int) -> list[str]:
     size = "1 line" if exercise.lines == 1 else f"{exercise.lines} lines"
     if exercise.kind == "value":
         return [f"# Your answer: about {size}.", f"{exercise.entry} = ..."] if region == 1 else []
+    if exercise.kind == "cuda":
+        if region == 1:
+            return [
+                f"// {BLANK}: about {size}, in place of the next one.",
+                f'#error "{exercise.id} is not answered yet"',
+            ]
+        return [f"// {BLANK}, too."]
     if region == 1:
         return [f"# Your code: about {size}.", f'raise NotImplementedError("{exercise.id} is not answered yet")']
     return ["# More of your code."]

@@ -126,7 +126,9 @@ _unsaved: dict[str, Record] = {}
 
 
 def record(verdict: Verdict, *, handed_in: bool = False) -> None:
-    """Note the outcome of a check or of a hidden test."""
+    """Note the outcome of a check or of a hidden test; that this machine cannot run an answer is none."""
+    if verdict.state == "not run":
+        return
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with _changing(verdict.exercise) as entry:
         if verdict.state != "unanswered":

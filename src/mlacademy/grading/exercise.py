@@ -65,9 +65,12 @@ class Misconception:
     when: Callable[[Case, Any, Any], bool] | None = None
 
     def __post_init__(self) -> None:
+        self._check_evidence()
+        _three_hints(self.hints, f"misconception {self.key!r}")
+
+    def _check_evidence(self) -> None:
         if (self.model is None) == (self.when is None):
             raise ValueError(f"misconception {self.key!r} needs exactly one of model and when")
-        _three_hints(self.hints, f"misconception {self.key!r}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,7 +142,7 @@ class Exercise:
 
     @property
     def kind(self) -> str:
-        """``"function"``, ``"value"`` or ``"prose"``."""
+        """``"function"``, ``"value"`` or ``"prose"``; ``"cuda"`` for a kernel (``mlacademy.grading.cuda_exercise``)."""
         if self.rubric is not None:
             return "prose"
         return "value" if self.cases is None else "function"

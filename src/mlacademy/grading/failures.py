@@ -23,7 +23,8 @@ from mlacademy.grading.process import LOAD_SECONDS, Reply
 class Failure:
     """``sentence`` says what happened, ``why`` what it means; ``lines`` are the learner's own lines it came through.
 
-    ``comparable`` is true when a result came back, so that a misconception may explain it.
+    ``report`` is what the emulator said, shortened. ``comparable`` is true when a result came back, so that a
+    misconception may explain it.
     """
 
     kind: str
@@ -31,6 +32,7 @@ class Failure:
     why: str = ""
     hints: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
+    report: tuple[str, ...] = ()
     comparable: bool = False
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import cloudpickle
 
 from mlacademy.grading import failures, guard, judges
+from mlacademy.grading.cuda_exercise import CudaExercise
+from mlacademy.grading.cuda_judge import PRELOAD, Examined, examine, text_of
 from mlacademy.grading.exercise import Exercise, Misconception
 from mlacademy.grading.failures import Failure
 from mlacademy.grading.outcomes import Outcome, Prepared, holds_torch, outcomes_of, own_randomness, prepare, recognise
@@ -30,7 +32,7 @@ _PRELOAD_PREFIXES = ("torch", "mlacademy")
 def preloads() -> list[str]:
     """Every module that some exercise needs in the worker: torch, and what its answers must not lean on."""
     forbidden = (name for exercise in judges.all_exercises() for name in exercise.forbids)
-    return sorted({"torch", *(name for name in forbidden if name.startswith(_PRELOAD_PREFIXES))})
+    return sorted({"torch", *PRELOAD, *(name for name in forbidden if name.startswith(_PRELOAD_PREFIXES))})
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,24 @@ class Source:
 
 
 def judge(
-    exercise: Exercise, answer: Any, *, streams: tuple[str, ...] = ("visible",), worker: Worker | None = None
+    exercise: Exercise,
+    answer: Any,
+    *,
+    streams: tuple[str, ...] = ("visible",),
+    worker: Worker | None = None,
+    device: str = "emulator",
 ) -> Verdict:
-    """The verdict on ``answer``: a function, a value or a ``Source``.
+    """The verdict on ``answer``: a function, a value, a kernel's text or a ``Source``.
 
-    ``streams`` are the case streams to run (``visible``, ``hidden``, ``regrade``). Raises only for an author's
-    mistake in the exercise itself; whatever the answer does becomes a verdict.
+    ``streams`` are the case streams to run (``visible``, ``hidden``, ``regrade``). A kernel runs on ``device``,
+    ``emulator`` or ``cuda``. Raises only for an author's mistake in the exercise itself; whatever the answer does
+    becomes a verdict.
     """
     begin = time.perf_counter()
     if exercise.kind == "prose":
         return _verdict(exercise, "manual", "A person reads this answer and gives the points.", begin=begin)
+    if isinstance(exercise, CudaExercise):
+        return _judge_kernel(exercise, answer, streams, worker or shared(), device, begin)
     early = _refuse_early(exercise, answer)
     if early is None:
         prepared = [(item, stream != "visible") for stream in streams for item in prepare(exercise, stream)]
@@ -66,6 +76,34 @@ def judge(
                 return _conclude(exercise, outcomes, reply, begin, more="hidden" not in streams)
     state = "unanswered" if early.kind == "unanswered" else "failed"
     return _verdict(exercise, state, early.sentence, failure=early, begin=begin)
+
+
+def _judge_kernel(
+    exercise: CudaExercise, answer: Any, streams: tuple[str, ...], worker: Worker, device: str, begin: float
+) -> Verdict:
+    if isinstance(answer, Source):  # the notebook's cells are Python: they run first, and only the text comes back
+        cells = _job(exercise, answer, [])
+        assert isinstance(cells, Job)
+        answer = text_of(exercise, worker.run(cells))
+    with own_randomness():
+        done = Examined(failure=answer) if isinstance(answer, Failure) else None
+        done = done or examine(exercise, answer, streams, worker, device)
+    if done.failure is None:
+        where = "on the GPU" if device == "cuda" else f"in {done.runs} schedules"
+        later = "" if "hidden" in streams else "; the hidden test tries others"
+        summary = f"Right on {done.cases} case{'s' if done.cases > 1 else ''} {where}{later}."
+        return _verdict(exercise, "passed", summary, points=exercise.points, reply=done.reply, begin=begin)
+    return _verdict(
+        exercise,
+        {"unanswered": "unanswered", "device": "not run", "compiler": "not run"}.get(done.failure.kind, "failed"),
+        done.failure.sentence,
+        failure=done.failure,
+        known=done.known,
+        outcome=done.outcome,
+        how=done.how,
+        reply=done.reply,
+        begin=begin,
+    )
 
 
 def _refuse_early(exercise: Exercise, answer: Any) -> Failure | None:
@@ -191,11 +229,14 @@ def _verdict(
     failure: Failure | None = None,
     known: Misconception | None = None,
     outcome: Outcome | None = None,
+    how: str = "",
     points: int = 0,
     parts: dict[str, bool] | None = None,
     reply: Reply | None = None,
 ) -> Verdict:
-    visible = outcome is not None and not outcome.hidden and exercise.kind == "function" and state == "failed"
+    called = exercise.kind in ("function", "cuda")
+    visible = outcome is not None and not outcome.hidden and called and state == "failed"
+    case = failures.describe_case(exercise, outcome.case) if visible and outcome else ""
     hints: tuple[str, ...] = ()
     if state == "failed":
         hints = known.hints if known else (failure.hints if failure and failure.hints else exercise.hints)
@@ -205,12 +246,13 @@ def _verdict(
         state=state,
         summary=summary,
         kind=known.key if known else failure.kind if failure else "",
-        case=failures.describe_case(exercise, outcome.case) if visible and outcome else "",
+        case=f"{case}; {how}" if case and how else case,
         property_=outcome.case.label if outcome else "",
         reason=known.says if known else failure.why if failure else "",
         hints=hints,
         hint=hints[0] if hints else "",
         lines=failure.lines if failure else (),
+        report=failure.report if failure else (),
         printed=_printed(reply) if reply else "",
         points=points,
         max_points=exercise.points,

@@ -22,6 +22,7 @@ from typing import Any
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 
 import mlacademy
+from mlacademy.gpu.includes import header_layer
 
 KERNEL = "mlacademy-sandbox"
 MEMORY_MB = 8192
@@ -49,7 +50,8 @@ def command(
     ``read`` and ``write`` are further paths to show. ``hide`` is a package that appears empty.
     """
     package = Path(mlacademy.__file__).resolve().parent
-    visible = dict.fromkeys([Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), package, *read])
+    own = [package, header_layer()]  # a kernel's answer includes the course's headers
+    visible = dict.fromkeys([Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), *own, *read])
     wall = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     wall += ["--hostname", "sandbox", "--ro-bind", "/usr", "/usr"]
     for name in ("lib", "lib64", "bin"):

@@ -22,15 +22,19 @@ def namespace() -> dict[str, Any]:
     return shell.user_ns if shell is not None else vars(sys.modules["__main__"])
 
 
-def check(name: str, answer: Any = _ABSENT) -> Verdict:
+def check(name: str, answer: Any = _ABSENT, *, device: str = "emulator") -> Verdict:
     """Judge the answer to exercise ``name`` on the visible cases; without ``answer``, the notebook's own is taken.
 
-    The answer runs in a separate process: nothing it does can stop the notebook. The outcome is kept in the progress
-    file. Raises ``ValueError`` when there is no such exercise.
+    The answer runs in a separate process: nothing it does can stop the notebook. A kernel runs on the emulator, or
+    with ``device="cuda"`` on this machine's GPU. The outcome is kept in the progress file. Raises ``ValueError`` when
+    there is no such exercise, or for a device that it does not run on.
     """
     exercise = judges.exercise(name)
+    devices = ("emulator", "cuda") if exercise.kind == "cuda" else ("emulator",)
+    if device not in devices:
+        raise ValueError(f"device must be {' or '.join(map(repr, devices))} for exercise {name}, got {device!r}")
     answer = _find(exercise) if answer is _ABSENT else answer
-    verdict = _missing(exercise) if answer is _ABSENT else judge(exercise, answer)
+    verdict = _missing(exercise) if answer is _ABSENT else judge(exercise, answer, device=device)
     board.record(verdict)
     return verdict
 

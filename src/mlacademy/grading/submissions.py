@@ -88,10 +88,11 @@ def _name(cell: dict[str, Any]) -> str:
 
 
 def _statements(source: str, *, imports_only: bool) -> list[str]:
-    source = "\n".join("" if _MAGIC.match(line) else line for line in source.split("\n"))
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = _parse(source)
+    if tree is None:  # magics; lines that begin like them are fine in the text of a kernel
+        source = "\n".join("" if _MAGIC.match(line) else line for line in source.split("\n"))
+        tree = _parse(source)
+    if tree is None:
         return []
     statements = []
     for node in tree.body:
@@ -101,6 +102,13 @@ def _statements(source: str, *, imports_only: bool) -> list[str]:
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
         statements.append("\n" * (first - 1) + _segment(lines, node, first))
     return statements
+
+
+def _parse(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _segment(lines: list[str], node: ast.stmt, first: int) -> str:

@@ -11,12 +11,14 @@ HEADINGS = {
     "failed": "not right yet",
     "unanswered": "not answered yet",
     "manual": "marked by a person",
+    "not run": "cannot be run here",
 }
 _COLOURS = {
     "passed": "var(--jp-success-color1, #2e7d32)",
     "failed": "var(--jp-error-color1, #c62828)",
     "unanswered": "var(--jp-warn-color1, #b26a00)",
     "manual": "var(--jp-info-color1, #0277bd)",
+    "not run": "var(--jp-warn-color1, #b26a00)",
 }
 
 
@@ -24,7 +26,8 @@ _COLOURS = {
 class Verdict:
     """The outcome of one check. ``bool(verdict)`` is whether the answer is right.
 
-    ``state`` is ``passed``, ``failed``, ``unanswered`` or ``manual``. ``kind`` names the failure: a misconception's
+    ``state`` is ``passed``, ``failed``, ``unanswered``, ``manual`` or ``not run`` (this machine lacks the compiler or
+    the GPU). ``kind`` names the failure: a misconception's
     key, or ``value``, ``shape``, ``dtype``, ``none``, ``raised``, ``timeout``, ``exit``, ``crash``, ``memory``,
     ``library``, ``changed inputs`` and so on. ``property_`` is what a hidden test may say. ``points`` counts the parts
     earned on the cases that ran.
@@ -41,6 +44,7 @@ class Verdict:
     hints: tuple[str, ...] = ()
     hint: str = ""
     lines: tuple[str, ...] = ()
+    report: tuple[str, ...] = ()
     printed: str = ""
     points: int = 0
     max_points: int = 0
@@ -64,12 +68,16 @@ class Verdict:
             rows.append(("Parts", ", ".join(f"{n}: {'right' if ok else 'not yet'}" for n, ok in self.parts.items())))
         return [(name, text) for name, text in rows if text]
 
+    def blocks(self) -> list[tuple[str, str]]:
+        """The blocks of verbatim lines under the rows."""
+        blocks = [("Your lines", self.lines), ("The emulator's report", self.report)]
+        found = [(name, "\n".join(lines)) for name, lines in blocks if lines]
+        return [*found, ("Printed", self.printed)] if self.printed else found
+
     def __str__(self) -> str:
         text = [self.heading, self.summary, *(f"{name}: {row}" for name, row in self.rows())]
-        if self.lines:
-            text += ["Your lines:", *(f"    {line}" for line in self.lines)]
-        if self.printed:
-            text += ["Printed:", *(f"    {line}" for line in self.printed.splitlines())]
+        for name, block in self.blocks():
+            text += [f"{name}:", *(f"    {line}" for line in block.splitlines())]
         return "\n".join(text)
 
     __repr__ = __str__
@@ -77,9 +85,8 @@ class Verdict:
     def _repr_markdown_(self) -> str:
         text = [f"**{_plain(self.heading)}**", _plain(self.summary)]
         text += [f"*{name}:* {_plain(row)}" for name, row in self.rows()]
-        for name, lines in (("Your lines", "\n".join(self.lines)), ("Printed", self.printed)):
-            if lines:
-                text.append(f"*{name}:*\n\n```\n{lines.replace('```', '` ` `')}\n```")
+        for name, block in self.blocks():
+            text.append(f"*{name}:*\n\n```\n{block.replace('```', '` ` `')}\n```")
         return "\n\n".join(text)
 
     def _repr_html_(self) -> str:
@@ -89,9 +96,8 @@ class Verdict:
         parts = [f'<div style="font-weight:600;color:{colour}">{html.escape(self.heading)}</div>']
         parts.append(f'<div style="margin-top:0.3em">{html.escape(self.summary)}</div>')
         parts += [row.format(name, html.escape(text)) for name, text in self.rows()]
-        for name, lines in (("Your lines", "\n".join(self.lines)), ("Printed", self.printed)):
-            if lines:
-                parts.append(row.format(name, "") + block.format(html.escape(lines)))
+        for name, lines in self.blocks():
+            parts.append(row.format(name, "") + block.format(html.escape(lines)))
         style = f"border-left:4px solid {colour};padding:0.4em 0.8em;max-width:60em;"
         style += "color:var(--jp-content-font-color1,inherit)"
         return f'<div role="status" style="{style}">{"".join(parts)}</div>'
