@@ -135,7 +135,7 @@ void matrix(int a_type, int b_type, int accumulator, int satfinite, int negate_a
     const emu::MmaOptions options{.accumulator = static_cast<emu::Accumulator>(accumulator),
                                   .satfinite = satfinite != 0};
     in_parallel(static_cast<std::uint64_t>(tiles), 1, threads, [&](std::uint64_t begin, std::uint64_t end) {
-        emu::Operand left(static_cast<emu::Element>(a_type), 64, k),
+        emu::Factor left(static_cast<emu::Element>(a_type), 64, k),
             right(static_cast<emu::Element>(b_type), n, k);
         for (std::uint64_t tile = begin; tile < end; ++tile) {
             const std::uint64_t outputs = 64ULL * static_cast<std::uint64_t>(n);

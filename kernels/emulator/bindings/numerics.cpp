@@ -44,10 +44,10 @@ Accumulator accumulator(const std::string& name) {
     return named(name, kNames, "d");
 }
 
-Operand operand(const std::string& type, const Codes& codes, bool negate, const char* what) {
+Factor factor(const std::string& type, const Codes& codes, bool negate, const char* what) {
     if (codes.ndim() != 2) throw py::value_error(std::string(what) + " must have two axes: lines and depth");
     const auto lines = static_cast<int>(codes.shape(0)), depth = static_cast<int>(codes.shape(1));
-    Operand out(element(type, what), lines, depth);
+    Factor out(element(type, what), lines, depth);
     out.load(codes.data(), depth, 1, negate);
     return out;
 }
@@ -56,8 +56,7 @@ py::array_t<std::uint32_t> multiply(const std::string& d, const std::string& a_t
                                     const std::string& b_type, const Codes& a, const Codes& b,
                                     const std::optional<Codes>& c, bool plain, bool satfinite,
                                     std::pair<bool, bool> negate, std::optional<std::pair<int, int>> rule) {
-    const Operand left = operand(a_type, a, negate.first, "a"),
-                  right = operand(b_type, b, negate.second, "b");
+    const Factor left = factor(a_type, a, negate.first, "a"), right = factor(b_type, b, negate.second, "b");
     if (c && (c->ndim() != 2 || c->shape(0) != a.shape(0) || c->shape(1) != b.shape(0)))
         throw py::value_error("c must have the lines of a by the lines of b");
     py::array_t<std::uint32_t> out({a.shape(0), b.shape(0)});

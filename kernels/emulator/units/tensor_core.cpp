@@ -77,7 +77,7 @@ EMU_VECTOR void take_apart(const Format& format, const std::uint32_t* codes, int
 }
 
 // An output with an infinity or a NaN among its terms. A finite product never becomes infinite by itself.
-std::uint32_t special_sum(const Operand& a, int i, const Operand& b, int j, float addend,
+std::uint32_t special_sum(const Factor& a, int i, const Factor& b, int j, float addend,
                           const Format& format) {
     bool nan = std::isnan(addend), up = addend > 0 && std::isinf(addend),
          down = addend < 0 && std::isinf(addend);
@@ -120,7 +120,7 @@ struct Row {
 };
 
 // The sum of up to 16 products below 4 · 2^25, or of 32 with F = 13, stays below 2^31: an int32 holds it.
-EMU_VECTOR void sum_products(const Operand& a, int i, const Operand& b, int j, int fraction_bits, Row& row) {
+EMU_VECTOR void sum_products(const Factor& a, int i, const Factor& b, int j, int fraction_bits, Row& row) {
     for (int lane = 0; lane < kLanes; ++lane)
         row.largest[lane] = std::max(row.exponent[lane], kLeastAlignment);
     for (int k = 0; k < a.depth(); ++k) {
@@ -170,7 +170,7 @@ EMU_VECTOR void finish_f16(const Row& row, std::uint32_t* out) {
     }
 }
 
-void plain_row(const Operand& a, int i, const Operand& b, int j, int count, const std::uint32_t* c,
+void plain_row(const Factor& a, int i, const Factor& b, int j, int count, const std::uint32_t* c,
                std::uint32_t* d, bool half) {
     float sum[kLanes];
     for (int lane = 0; lane < count; ++lane)
@@ -185,8 +185,8 @@ void plain_row(const Operand& a, int i, const Operand& b, int j, int count, cons
         d[lane] = half ? narrow<kF16>(sum[lane]) : narrow<kF32>(sum[lane]);
 }
 
-// Every product and every sum of them is a small integer, exact in float.
-void integer_row(const Operand& a, int i, const Operand& b, int j, int count, const std::uint32_t* c,
+// Every product and every sum of them is an integer below 2^24, exact in float.
+void integer_row(const Factor& a, int i, const Factor& b, int j, int count, const std::uint32_t* c,
                  std::uint32_t* d, bool satfinite) {
     float sum[kLanes] = {};
     for (int k = 0; k < a.depth(); ++k) {
@@ -205,13 +205,13 @@ void integer_row(const Operand& a, int i, const Operand& b, int j, int count, co
 }
 
 template <typename F>
-void for_each_strip(const Operand& a, const Operand& b, F&& strip) {
+void for_each_strip(const Factor& a, const Factor& b, F&& strip) {
     for (int i = 0; i < a.lines(); ++i)
         for (int j = 0; j < b.lines(); j += kLanes)
             strip(i, j, std::min(kLanes, b.lines() - j));
 }
 
-void require_legal(const Operand& a, const Operand& b, Accumulator accumulator) {
+void require_legal(const Factor& a, const Factor& b, Accumulator accumulator) {
     const bool alike = a.type() == b.type() || (is_fp8(a.type()) && is_fp8(b.type())) ||
                        (is_integer(a.type()) && is_integer(b.type()));
     const bool half = a.type() == Element::f16 || is_fp8(a.type());
@@ -229,13 +229,13 @@ FusedRule hopper_rule(Element a) {
     return is_fp8(a) ? FusedRule{13, 13} : FusedRule{25, 23};
 }
 
-Operand::Operand(Element type, int lines, int depth)
+Factor::Factor(Element type, int lines, int depth)
     : type_(type),
       lines_(lines),
       depth_(depth),
       stride_(static_cast<std::size_t>((lines + kLanes - 1) / kLanes * kLanes)) {
-    if (lines < 1 || depth < 1 || depth > 32)
-        throw std::invalid_argument("Operand: needs lines >= 1 and depth 1 to 32");
+    if (lines < 1 || depth < 1 || depth > (is_integer(type) ? 256 : 32))
+        throw std::invalid_argument("Factor: needs lines >= 1 and depth 1 to 32, integers to 256");
     const std::size_t size = stride_ * static_cast<std::size_t>(depth);
     value_.resize(size);
     significand_.resize(size);
@@ -244,7 +244,7 @@ Operand::Operand(Element type, int lines, int depth)
 }
 
 template <typename Code>
-void Operand::load(const Code* codes, int line_stride, int k_stride, bool negate) {
+void Factor::load(const Code* codes, int line_stride, int k_stride, bool negate) {
     std::vector<std::uint32_t> raw(value_.size());
     for (int k = 0; k < depth_; ++k)
         for (int line = 0; line < lines_; ++line)
@@ -264,11 +264,11 @@ void Operand::load(const Code* codes, int line_stride, int k_stride, bool negate
         for (int line = 0; line < lines_; ++line)
             finite_[static_cast<std::size_t>(line)] &= finite[at(k) + static_cast<std::size_t>(line)];
 }
-template void Operand::load(const std::uint8_t*, int, int, bool);
-template void Operand::load(const std::uint16_t*, int, int, bool);
-template void Operand::load(const std::uint32_t*, int, int, bool);
+template void Factor::load(const std::uint8_t*, int, int, bool);
+template void Factor::load(const std::uint16_t*, int, int, bool);
+template void Factor::load(const std::uint32_t*, int, int, bool);
 
-void fused_multiply_add(const Operand& a, const Operand& b, const std::uint32_t* c, std::uint32_t* d,
+void fused_multiply_add(const Factor& a, const Factor& b, const std::uint32_t* c, std::uint32_t* d,
                         Accumulator accumulator, FusedRule rule) {
     const bool half = accumulator == Accumulator::f16;
     const Format& format = half ? kF16 : kF32;
@@ -288,7 +288,7 @@ void fused_multiply_add(const Operand& a, const Operand& b, const std::uint32_t*
     });
 }
 
-void multiply_add(const Operand& a, const Operand& b, const std::uint32_t* c, std::uint32_t* d,
+void multiply_add(const Factor& a, const Factor& b, const std::uint32_t* c, std::uint32_t* d,
                   const MmaOptions& options) {
     require_legal(a, b, options.accumulator);
     if (!is_integer(a.type()) && options.arithmetic == Arithmetic::silicon)

@@ -9,8 +9,8 @@
 //   is +0.
 // F and the result's mantissa depend on the input type: `hopper_rule`. Measured on an H200: docs/numerics.md.
 //
-// An operand is taken apart once (`Operand`) and may be used in many instructions. Left out on purpose:
-// sparsity, b1.
+// A factor is taken apart once and may be used in many instructions. A b1 product with `.and` is one of u8
+// with depth 256. Left out on purpose: sparsity.
 #pragma once
 
 #include <cstddef>
@@ -38,9 +38,9 @@ struct FusedRule {
 
 // One input matrix, taken apart: `lines` rows of A or columns of B, `depth` elements each. Arrays are
 // [k][line].
-class Operand {
+class Factor {
   public:
-    Operand(Element type, int lines, int depth);
+    Factor(Element type, int lines, int depth);
 
     // Element (line, k) is codes[line * line_stride + k * k_stride]; the low bits of Code hold it (tf32: 32
     // bits, of which the low 13 are ignored). `negate` is the instruction's imm-scale of -1.
@@ -77,11 +77,11 @@ struct MmaOptions {
 // d[i * n + j] = sum over k of A(i, k) · B(j, k) + c[i * n + j] for m = a.lines(), n = b.lines(). Entries are
 // f32 bits, an f16 code in the low half, or an s32. c == nullptr means that the instruction reads no addend
 // (scale-d is false); c may be d. Throws std::invalid_argument for operands that no `wgmma` combines.
-void multiply_add(const Operand& a, const Operand& b, const std::uint32_t* c, std::uint32_t* d,
+void multiply_add(const Factor& a, const Factor& b, const std::uint32_t* c, std::uint32_t* d,
                   const MmaOptions& options);
 
 // The fused sum under another rule: other machines, and experiments. fraction_bits + log2(4 · depth) <= 31.
-void fused_multiply_add(const Operand& a, const Operand& b, const std::uint32_t* c, std::uint32_t* d,
+void fused_multiply_add(const Factor& a, const Factor& b, const std::uint32_t* c, std::uint32_t* d,
                         Accumulator accumulator, FusedRule rule);
 
 }  // namespace emu
