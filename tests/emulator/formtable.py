@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,9 +50,15 @@ def constant(form: Form, mods: tuple[str, ...]) -> str:
         return "1"
     if "cp_fenceproxy" in mods:
         return "128"
-    return {"cp": "16", "applypriority": "128", "discard": "128", "fence": "128", "setmaxnreg": "64"}.get(
+    return {"cp": "16", "applypriority": "128", "discard": "128", "fence": "128", "setmaxnreg": "64", "wgmma": "1"}.get(
         form.opcode, "3"
     )
+
+
+def accumulator_registers(mods: tuple[str, ...]) -> int:
+    """Of one thread, for a wgmma of this spelling."""
+    n = next(int(found[1]) for mod in mods if (found := re.fullmatch(r"m64n(\d+)k\d+", mod)))
+    return n // (4 if types_of(mods)[0] == "f16" else 2)
 
 
 def line_of(form: Form, mods: tuple[str, ...], *, optional: bool = True) -> str:
@@ -89,6 +96,8 @@ def line_of(form: Form, mods: tuple[str, ...], *, optional: bool = True) -> str:
             count = int(operand.count) if operand.count.isdigit() else 1
             if operand.count == "V":
                 count = next((VECTOR[mod] for mod in mods if mod in VECTOR), 1)
+            elif operand.count == "D":
+                count = accumulator_registers(mods)
             names = [register(bits) for _ in range(count)]
             if remote_arrive and operand.dest:
                 names = ["_"]

@@ -24,6 +24,19 @@ std::string mbarrier_line(const Cta& cta, Warp& warp, const Wait& wait) {
     return text;
 }
 
+// The warps of the warpgroup that have not begun a multiply which this one waits for.
+std::string missing_mates(const Cta& cta, Warp& warp, const Wait& wait) {
+    const std::uint64_t number = warp.multiplies().awaited(wait.value);
+    const auto group = static_cast<std::size_t>(warp.number() / 4);
+    const Warpgroup& mates = cta.warpgroups[group];
+    std::string text;
+    for (std::size_t w = 0; w < 4; ++w)
+        if (mates.issued[w] < number)
+            text += (text.empty() ? "" : ", ") + ("warp " + std::to_string(4 * group + w)) +
+                    " has executed " + std::to_string(mates.issued[w]) + " of " + plural(number, "wgmma");
+    return text;
+}
+
 std::string waits_on(const Cta& cta, Warp& warp, const Split& s) {
     switch (s.wait.kind) {
         case Wait::Kind::warp_sync: {
@@ -48,6 +61,8 @@ std::string waits_on(const Cta& cta, Warp& warp, const Split& s) {
         }
         case Wait::Kind::copies:
             return "its own copy groups";
+        case Wait::Kind::multiplies:
+            return "its multiplies: " + missing_mates(cta, warp, s.wait);
         case Wait::Kind::none:
             return "nothing";
     }
@@ -66,6 +81,8 @@ std::string story(const Split& s, Cta& cta) {
     }
     if (s.wait.kind == Wait::Kind::cluster)
         return "Some threads of the cluster have neither arrived at the cluster barrier nor exited";
+    if (s.wait.kind == Wait::Kind::multiplies)
+        return "A wgmma is executed by all four warps of a warpgroup, and one of them never comes to it";
     if (s.wait.kind != Wait::Kind::mbarrier) return {};
     std::uint64_t word;
     std::memcpy(&word, cta.shared() + (s.wait.number & kOffsetMask), 8);
@@ -91,7 +108,8 @@ std::string story(const Split& s, Cta& cta) {
 }
 
 Waiting waiting(const Cta& cta, Warp& warp, const Split& s, const Where& at) {
-    static constexpr const char* kKinds[] = {"none", "warp", "barrier", "mbarrier", "cluster", "copies"};
+    static constexpr const char* kKinds[] = {"none",    "warp",   "barrier",   "mbarrier",
+                                             "cluster", "copies", "multiplies"};
     Waiting w{cta.rank, warp.number(), s.mask, kKinds[static_cast<int>(s.wait.kind)], {}};
     w.where = at;
     if (s.wait.kind == Wait::Kind::barrier) {

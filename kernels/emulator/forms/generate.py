@@ -19,7 +19,7 @@ TYPES = (
     *("u4", "s4", "u2", "s2"),
 )
 OPERAND = re.compile(
-    r"(?P<dest>=?)(?:(?P<count>V|\d+)\*)?(?P<type>[A-Za-z]\w*|\[,?\])(?P<wide>\+?)(?:\|(?P<second>\w+))?(?P<optional>\??)"
+    r"(?P<role>[=+]?)(?:(?P<count>V|D|\d+)\*)?(?P<type>[A-Za-z]\w*|\[,?\])(?P<wide>\+?)(?:\|(?P<second>\w+))?(?P<optional>\??)"
 )
 
 
@@ -37,6 +37,7 @@ class Operand:
 
     type: str
     dest: bool = False
+    both: bool = False
     count: str = ""
     wide: bool = False
     second: bool = False
@@ -59,13 +60,22 @@ class Form:
         return itertools.product(*[(("",) if slot.optional else ()) + slot.options for slot in self.slots])
 
 
+def expand(word: str) -> Iterator[str]:
+    """`n[8:24:8]k16` is n8k16, n16k16, n24k16."""
+    if found := re.fullmatch(r"(\w*)\[(\d+):(\d+):(\d+)\](\w*)", word):
+        first, last, step = (int(found[i]) for i in (2, 3, 4))
+        yield from (f"{found[1]}{number}{found[5]}" for number in range(first, last + 1, step))
+    else:
+        yield word
+
+
 def read_template(text: str, where: str) -> tuple[str, tuple[Slot, ...]]:
     opcode, rest = re.fullmatch(r"([a-z]\w*)(.*)", text, re.DOTALL).groups()
     slots = []
     while rest:
         for pattern, optional in ((r"\.\{([^}]*)\}", False), (r"\{([^}]*)\}", True), (r"(\.[\w:]+)", False)):
             if match := re.match(pattern, rest):
-                options = tuple(word.removeprefix(".") for word in match[1].split())
+                options = tuple(name for word in match[1].split() for name in expand(word.removeprefix(".")))
                 if any("." in word for word in options):
                     raise ValueError(f"{where}: an alternative is one modifier, got {options}")
                 slots.append(Slot(options, optional))
@@ -81,7 +91,7 @@ def read_operand(text: str, where: str) -> Operand:
     if match is None:
         raise ValueError(f"{where}: cannot read operand {text!r}")
     return Operand(
-        match["type"], bool(match["dest"]), match["count"] or "", bool(match["wide"]),
+        match["type"], match["role"] != "", match["role"] == "+", match["count"] or "", bool(match["wide"]),
         bool(match["second"]), bool(match["optional"]),
     )  # fmt: skip
 
@@ -121,8 +131,8 @@ def write_table(forms: list[Form]) -> str:
             kind = {"T": "first", "U": "second", "W": "wide", "[]": "address", "[,]": "tensor", "imm": "immediate"}.get(
                 operand.type, "fixed" if operand.type in TYPES else "special"
             )
-            count = {"": 1, "V": 0}.get(operand.count) if operand.count in ("", "V") else operand.count
-            bits = (operand.dest, operand.wide, operand.second, operand.optional)
+            count = {"": 1, "V": "kByModifier", "D": "kByShape"}.get(operand.count, operand.count)
+            bits = (operand.dest, operand.both, operand.wide, operand.second, operand.optional)
             flags = ", ".join(str(bit).lower() for bit in bits)
             specs.append(f"{{TypeRef::{kind}, Type::{fixed}, {count}, {flags}}}")
         if slots:

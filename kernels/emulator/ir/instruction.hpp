@@ -50,6 +50,7 @@ struct Instruction {
     std::int32_t source_line = 0;
     std::int32_t inner_file = 0, inner_line = 0;  // of code inlined from another file: where it stands
     std::int32_t text = -1;                       // number in Kernel::texts: the opcode as written
+    std::int32_t watch = -1;                      // number in Kernel::watches
 };
 
 struct Param {
@@ -68,6 +69,14 @@ struct WarpConstant {
     std::uint8_t bits;
 };
 
+// An instruction other than wgmma that touches registers of a wgmma: what it does, and which of its operands
+// those are, a bit each.
+struct Watch {
+    Handler run;
+    std::uint64_t reads, writes;
+    bool move;  // copies a register of a wgmma
+};
+
 struct SharedObject {
     std::string name;
     std::uint32_t offset, size;
@@ -83,6 +92,7 @@ struct Kernel {
     std::vector<Param> params;
     std::vector<std::string> texts, files, names;  // names: of roles and buffers, given by markers
     std::vector<SharedObject> shared_objects;
+    std::vector<Watch> watches;
     std::uint32_t param_bytes = 0, register_bytes = 0, predicates = 0, local_bytes = 0;
     std::uint32_t static_shared_bytes = 0, dynamic_shared_align = 1;
     std::array<std::uint32_t, 3> maxntid{}, reqntid{}, reqnctapercluster{};

@@ -55,6 +55,11 @@ ThreadCopies& Warp::copies(int lane, bool bulk) {
     return (*copies_[bulk])[static_cast<std::size_t>(lane)];
 }
 
+WarpMultiplies& Warp::multiplies() {
+    if (!multiplies_) multiplies_ = std::make_unique<WarpMultiplies>(kernel_.register_bytes);
+    return *multiplies_;
+}
+
 std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uint64_t address,
                          std::uint32_t bytes, Access access) {
     const std::uint32_t bit = 1u << lane;

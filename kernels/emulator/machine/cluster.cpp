@@ -30,6 +30,7 @@ Cta::Cta(Cluster& cluster, std::array<std::uint32_t, 3> id, std::uint32_t rank)
         const std::uint32_t lanes = count == 32 ? ~0u : (1u << count) - 1;
         warps.push_back(std::make_unique<Warp>(*this, kernel, static_cast<int>(first / 32), lanes));
     }
+    warpgroups.resize((warps.size() + 3) / 4);
 }
 
 std::uint32_t Cta::live_threads() const {

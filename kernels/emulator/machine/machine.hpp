@@ -16,19 +16,29 @@
 #include "ir/instruction.hpp"
 #include "machine/map_patches.hpp"
 #include "machine/memory.hpp"
+#include "machine/multiplies.hpp"
 #include "units/async_queue.hpp"
 
 namespace emu {
 
+struct TakenApart;
 class Cta;
 class Cluster;
 class Grid;
 
 // Why a split stands still.
 struct Wait {
-    enum class Kind : std::uint8_t { none, warp_sync, barrier, mbarrier, cluster, copies } kind = Kind::none;
+    enum class Kind : std::uint8_t {
+        none,
+        warp_sync,
+        barrier,
+        mbarrier,
+        cluster,
+        copies,
+        multiplies
+    } kind = Kind::none;
     std::uint32_t number = 0;  // members of a warp-level sync; barrier number; shared address of an mbarrier
-    std::uint64_t value = 0;   // barrier generation, parity, or how many groups may stay open
+    std::uint64_t value = 0;   // barrier generation, parity, or how many groups may stay open (or pending)
     bool reads_only = false;   // bulk groups: sources read is enough
     bool bulk = false;         // copies: bulk groups, not cp.async groups
 };
@@ -100,6 +110,7 @@ class Warp {
     [[nodiscard]] Where where(const Instruction& ins) const;
     [[nodiscard]] std::string text(const Instruction& ins) const;
     [[nodiscard]] ThreadCopies& copies(int lane, bool bulk);
+    [[nodiscard]] WarpMultiplies& multiplies();
 
     [[nodiscard]] Cta& cta() const { return cta_; }
     [[nodiscard]] const Kernel& kernel() const { return kernel_; }
@@ -138,6 +149,7 @@ class Warp {
     const std::byte* bank_[2] = {nullptr, nullptr};
     std::vector<std::uint32_t> predicates_;
     std::unique_ptr<std::array<ThreadCopies, 32>> copies_[2];
+    std::unique_ptr<WarpMultiplies> multiplies_;
 };
 
 // A named barrier: bar.sync 0 … 15.
@@ -178,6 +190,8 @@ class Cta {
     const std::uint32_t rank;
     std::vector<std::unique_ptr<Warp>> warps;
     std::array<NamedBarrier, 16> barriers;
+    std::vector<Warpgroup> warpgroups;                // one for four warps
+    std::shared_ptr<TakenApart> latest_b;             // of a wgmma
     std::map<std::uint32_t, MbarrierInfo> mbarriers;  // by offset
     std::array<const Range*, 16> hints{};             // last global range by instruction
     AcquiredMaps acquired_maps;

@@ -23,11 +23,18 @@ struct Draft {
         table,
         stop
     } flow = Flow::none;  // `target` is a label / a table
+    // Its part in wgmma. Operands 0 … held - 1 of a multiply belong to it until a wait; those below `both`
+    // are read as well as written. A move copies one 32-bit register to another.
+    enum class Part : std::uint8_t { none, multiply, wait_for_all, move } part = Part::none;
+    std::uint32_t held = 0, both = 0;
 };
 
 struct VirtualRegister {
     std::uint8_t bits;
 };
+
+// Marks the instructions that touch registers of wgmma, so that these are checked.
+void watch_multiplies(Kernel& kernel, std::vector<Draft>& drafts, std::size_t registers);
 
 // Numbers registers by liveness, so that a warp's registers stay in the cache: nvcc names thousands, few live
 // at a time. `labels[l]` is the instruction that label l stands before. Fills offsets in `drafts`, and the

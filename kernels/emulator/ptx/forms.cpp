@@ -1,6 +1,8 @@
 #include "ptx/forms.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <string>
 #include <unordered_map>
 
 namespace emu {
@@ -129,6 +131,19 @@ int vector_length(const Choice& choice) {
 int coordinates(const Choice& choice) {
     constexpr Mod ranks[] = {Mod::n1d, Mod::n2d, Mod::n3d, Mod::n4d, Mod::n5d};
     return 1 + static_cast<int>(std::ranges::find_if(ranks, [&](Mod m) { return choice.has(m); }) - ranks);
+}
+
+Shape shape_of(const Choice& choice) {
+    for (const Mod mod : choice.mods()) {
+        Shape s;
+        if (std::sscanf(std::string(name_of(mod)).c_str(), "m%dn%dk%d", &s.m, &s.n, &s.k) == 3) return s;
+    }
+    return {};
+}
+
+int accumulator_registers(const Choice& choice) {
+    // 64 · n values over 128 threads; the first type is the result's, and two of f16 share a register.
+    return shape_of(choice).n / (choice.type(0) == Type::f16 ? 4 : 2);
 }
 
 }  // namespace emu

@@ -34,11 +34,12 @@ struct Slot {
     bool optional;
 };
 enum class TypeRef : std::uint8_t { first, second, wide, fixed, address, tensor, immediate, special };
+constexpr int kByModifier = 0, kByShape = -1;  // an operand's count, where the modifiers say it
 struct OperandSpec {
     TypeRef ref;
     Type fixed;
-    int count;  // 0: as many as the vector modifier says
-    bool dest, wide, second, optional;
+    int count;
+    bool dest, both, wide, second, optional;  // both: a destination that is read as well
 
     [[nodiscard]] Type type(const Choice& choice) const;
 };
@@ -56,5 +57,11 @@ struct Form {
 [[nodiscard]] bool match(const Form& form, std::span<const std::string_view> parts, Choice& choice);
 [[nodiscard]] int vector_length(const Choice& choice);
 [[nodiscard]] int coordinates(const Choice& choice);  // of a tensor copy: 1 for .1d … 5 for .5d
+// m, n and k of a modifier such as .m64n8k16; m is 0 where there is none.
+struct Shape {
+    int m = 0, n = 0, k = 0;
+};
+[[nodiscard]] Shape shape_of(const Choice& choice);
+[[nodiscard]] int accumulator_registers(const Choice& choice);  // of a thread, for a wgmma
 
 }  // namespace emu

@@ -271,6 +271,7 @@ void Lowering::finish() {
     const std::uint32_t dynamic = (kernel_.static_shared_bytes + align - 1) / align * align;
     for (const std::size_t c : dynamic_constants_)
         kernel_.warp_constants[c].number += dynamic;
+    watch_multiplies(kernel_, drafts_, registers_.size());
     number_registers(kernel_, drafts_, registers_, labels_, tables_);
     kernel_.code.reserve(drafts_.size());
     for (Draft& d : drafts_) {

@@ -74,6 +74,7 @@ class Lowering {
     bool fit_address(const ast::Operand& o, const ast::Statement& s, Draft& d, std::string& why);
     bool fit_tensor(int coordinates, const ast::Operand& o, const ast::Statement& s, Draft& d,
                     std::string& why);
+    static void note_part(Draft& d, const Choice& choice);
     bool pack_operands(const Form& form, const ast::Statement& s, const Choice& choice, std::string& why);
     // flow.cpp
     void branch(const ast::Statement& s, const Form& form, const Choice& choice);

@@ -233,7 +233,9 @@ bool Lowering::fit(const OperandSpec& spec, const Choice& choice, const ast::Ope
         return true;
     }
     const Type type = spec.type(choice);
-    const int length = spec.count == 0 ? vector_length(choice) : spec.count;
+    const int length = spec.count == kByModifier ? vector_length(choice)
+                       : spec.count == kByShape  ? accumulator_registers(choice)
+                                                 : spec.count;
     if (length == 1 && o.kind != Kind::vector) {
         if (!fit_value(type, spec.dest, spec.wide, o, s, d, why)) return false;
     } else {
@@ -256,6 +258,19 @@ bool Lowering::fit(const OperandSpec& spec, const Choice& choice, const ast::Ope
         return why = "'|' does not belong here", false;
     }
     return true;
+}
+
+// What liveness and checks must know of wgmma and of copies.
+void Lowering::note_part(Draft& d, const Choice& choice) {
+    if (choice.opcode == "mov" && d.ops.size() == 2 && d.ops[0].bits == 32 && d.ops[0].bank == kBankVirtual &&
+        d.ops[1].bank == kBankVirtual)
+        d.part = Draft::Part::move;
+    if (choice.opcode != "wgmma") return;
+    if (choice.has(Mod::wait_group) && d.ops[0].imm == 0) d.part = Draft::Part::wait_for_all;
+    if (!choice.has(Mod::mma_async)) return;
+    d.part = Draft::Part::multiply;
+    d.both = static_cast<std::uint32_t>(accumulator_registers(choice));
+    d.held = d.both + (d.ops[d.both].bits == 32 ? 4 : 0);
 }
 
 bool Lowering::try_form(const Form& form, const Statement& s, const Choice& choice, std::string& why) {
@@ -302,6 +317,7 @@ bool Lowering::try_form(const Form& form, const Statement& s, const Choice& choi
         unsupported("'" + spelled(s) + "': " + error.what(), where(s));
     }
     if (s.name == "exit" || s.name == "trap") d.flow = Draft::Flow::stop;
+    note_part(d, choice);
     emit(std::move(d), s);
     return true;
 }

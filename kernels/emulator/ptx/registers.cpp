@@ -1,6 +1,7 @@
 // Liveness over basic blocks, then a linear scan. Lanes of a warp are separate threads with a column of each
 // slot of their own, so what is right for one thread is right for diverged lanes too.
 #include <algorithm>
+#include <map>
 #include <queue>
 
 #include "ptx/draft.hpp"
@@ -23,6 +24,7 @@ class Liveness {
         find_crossing(registers);
         solve();
         extend();
+        reserve();
     }
     static constexpr std::uint32_t kNone = ~0u;
     [[nodiscard]] std::uint32_t first(std::size_t r) const { return first_[r]; }
@@ -36,7 +38,7 @@ class Liveness {
         const bool guarded = d.guard.bank == kBankVirtual && !d.guard.absent;
         if (guarded) use(d.guard.offset);
         for (std::size_t k = 0; k < d.ops.size(); ++k)
-            if (d.ops[k].bank == kBankVirtual && !d.dest[k]) use(d.ops[k].offset);
+            if (d.ops[k].bank == kBankVirtual && (!d.dest[k] || k < d.both)) use(d.ops[k].offset);
         for (std::size_t k = 0; k < d.ops.size(); ++k)
             if (d.ops[k].bank == kBankVirtual && d.dest[k]) def(d.ops[k].offset, !guarded);
     }
@@ -144,6 +146,54 @@ class Liveness {
                     if (block.out[w] >> bit & 1) touch(r, block.end);
                 }
         }
+    }
+
+    // Registers of a multiply, and copies of its accumulators, are in use until it has been waited for: on
+    // every way from there up to a wait for all groups.
+    void reserve() {
+        std::vector<std::uint32_t> block_of(drafts_.size());
+        for (std::uint32_t b = 0; b < blocks_.size(); ++b)
+            std::fill(block_of.begin() + blocks_[b].begin, block_of.begin() + blocks_[b].end, b);
+        std::map<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> beyond;  // of a block's end
+        for (std::uint32_t i = 0; i < drafts_.size(); ++i) {
+            const Draft& d = drafts_[i];
+            const std::uint32_t held = d.part == Draft::Part::move ? 1 : d.held;
+            if (held == 0) continue;
+            const std::uint32_t block = block_of[i], wait = find_wait(i, blocks_[block].end);
+            std::pair<std::uint32_t, std::uint32_t> range{i, wait};
+            if (wait == blocks_[block].end) {
+                const auto [at, fresh] = beyond.try_emplace(block);
+                if (fresh) at->second = in_flight_beyond(block);
+                range = {std::min(i, at->second.first), std::max(wait, at->second.second)};
+            }
+            for (std::uint32_t k = 0; k < held; ++k)
+                if (d.ops[k].bank == kBankVirtual)
+                    touch(d.ops[k].offset, range.first), touch(d.ops[k].offset, range.second);
+        }
+    }
+
+    [[nodiscard]] std::uint32_t find_wait(std::uint32_t from, std::uint32_t end) const {
+        while (from < end && drafts_[from].part != Draft::Part::wait_for_all)
+            ++from;
+        return from;
+    }
+
+    // First and last instruction that may run between the end of a block and the next wait for all.
+    [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> in_flight_beyond(std::uint32_t block) const {
+        std::pair<std::uint32_t, std::uint32_t> range{blocks_[block].end, blocks_[block].end};
+        std::vector<bool> seen(blocks_.size(), false);
+        std::vector<std::uint32_t> todo = blocks_[block].successors;
+        while (!todo.empty()) {
+            const std::uint32_t b = todo.back();
+            todo.pop_back();
+            if (seen[b]) continue;
+            seen[b] = true;
+            const std::uint32_t wait = find_wait(blocks_[b].begin, blocks_[b].end);
+            range = {std::min(range.first, blocks_[b].begin), std::max(range.second, wait)};
+            if (wait == blocks_[b].end)
+                todo.insert(todo.end(), blocks_[b].successors.begin(), blocks_[b].successors.end());
+        }
+        return range;
     }
 
     const std::vector<Draft>& drafts_;
