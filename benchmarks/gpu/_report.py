@@ -23,9 +23,16 @@ def card() -> tuple[str, str]:
     return name, driver
 
 
-def write(kind: str, path: Path | None, about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """Write `benchmarks/results/<kind>-<card>.json`, or `path`."""
-    name, driver = card()
+def write(
+    kind: str,
+    path: Path | None,
+    about: dict[str, Any],
+    rows: list[dict[str, Any]],
+    *,
+    gpu: tuple[str, str] | None = None,
+) -> None:
+    """Write `benchmarks/results/<kind>-<card>.json`, or `path`; `gpu`: name and driver of a card elsewhere."""
+    name, driver = gpu or card()
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     target = path or RESULTS / f"{kind}-{slug}.json"
     head = {

@@ -55,6 +55,11 @@ class Copy:
         """Bytes of an element."""
         return self.tensor_map.element.bits // 8
 
+    @property
+    def box_bytes(self) -> int:
+        """Bytes that a load reports."""
+        return self.tensor_map.box_bytes
+
     def taken(self) -> list[tuple[tuple[int, ...], int, int | None]]:
         """Per element of the box: its coordinates, its byte in shared memory, its byte in the tensor (if inside)."""
         it = self.tensor_map
@@ -84,20 +89,34 @@ class Copy:
 
 
 SIZES = {"uint8": 1, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "uint64": 8, "float64": 8}
+SIZES |= {"uint32": 4, "int64": 8, "float32_ftz": 4, "tfloat32": 4, "tfloat32_ftz": 4}
+PLAIN = tuple(SIZES)[:8]
 SPAN = {"none": 256, "32B": 32, "64B": 64}
 
 
-def random_copy(chooser: random.Random, *, store: bool = False, dtypes: tuple[str, ...] = tuple(SIZES)) -> Copy:
-    """A legal copy of at most 4 KiB from or to a tensor with padded strides; often partly or wholly outside of it."""
+def random_copy(
+    chooser: random.Random,
+    *,
+    store: bool = False,
+    dtypes: tuple[str, ...] = PLAIN,
+    narrow: bool = False,
+    inner_steps: bool = False,
+) -> Copy:
+    """A legal copy of at most 4 KiB from or to a tensor with padded strides; often partly or wholly outside of it.
+
+    ``narrow``: rows of the box shorter than the swizzle's span. ``inner_steps``: an element stride of axis 0.
+    """
     dtype = chooser.choice(dtypes)
     size = SIZES[dtype]
     rank = chooser.randint(1, 5)
     modes = ["none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_64B"]
     swizzle = chooser.choice(modes if store else [*modes, "128B_ATOM_32B_FLIP_8B"])
     span = min(SPAN.get(swizzle, 128), 256 * size)
-    row = span if swizzle != "none" else 16 * chooser.randint(1, span // 16)
+    row = 16 * chooser.randint(1, span // 16) if narrow or swizzle == "none" else span
     box = [row // size]
     steps = [1] * rank
+    if inner_steps:
+        steps[0] = chooser.choice([1, 2, 4])
     for axis in range(1, rank):
         steps[axis] = chooser.choice([1, 1, 1, 2, 3])
         room = 4096 // (row * math.prod(-(-b // s) for b, s in zip(box[1:], steps[1:], strict=False)))

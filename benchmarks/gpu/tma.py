@@ -1,0 +1,111 @@
+"""Do the emulator's tensor copies give the bytes of the GPU's?
+
+On a GPU, `tma.py record FILE` runs random tensor copies and keeps what they gave; elsewhere, `tma.py compare FILE` runs
+the same copies on the emulator and writes benchmarks/results/tma-<card>.json: per kind of copy how many there were, how
+many differed, and what a GPU does with copies that break a rule. Exits with 1 where anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "emulator"))
+from _report import card, write
+from _tma_cases import BROKEN, Case, cases
+
+from mlacademy.gpu import Device
+
+
+def outcome(device: Device, case: Case) -> dict[str, Any]:
+    """The bytes that a case leaves in the tensor and in shared memory, or why it was refused."""
+    try:
+        tensor, shared = case.run(device)
+    except Exception as error:  # what refuses differs between devices: the driver, the GPU, the emulator
+        return {"refused": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+    return {"tensor": tensor, "shared": shared}
+
+
+def record(path: Path) -> None:
+    """Run everything on the GPU; what breaks a rule runs in a process of its own, as it may end the context."""
+    device = Device("cuda")
+    kept: dict[str, np.ndarray] = {}
+    refused: dict[str, str] = {}
+    for case in cases():
+        got = outcome(device, case)
+        if "refused" in got:
+            refused[case.name] = got["refused"]
+        else:
+            kept[f"{case.name}/tensor"], kept[f"{case.name}/shared"] = got["tensor"], got["shared"]
+
+    def probe(name: str) -> str:
+        command = [sys.executable, __file__, "probe", name]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        return (ended.stdout or ended.stderr).strip().splitlines()[-1]
+
+    with ThreadPoolExecutor(12) as pool:
+        broken = dict(zip(BROKEN, pool.map(probe, BROKEN), strict=True))
+    name, driver = card()
+    about = {"card": name, "driver": driver, "refused": refused, "broken": broken}
+    np.savez_compressed(path, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **kept)
+    print(f"kept {len(kept) // 2} copies, {len(refused)} refused, {len(broken)} broken ones in {path}")
+
+
+def compare(path: Path, target: Path | None) -> int:
+    """Run everything on the emulator and compare."""
+    kept = np.load(path)
+    about = json.loads(kept["about"].tobytes())
+    device = Device("emulator")
+    rows: dict[str, dict[str, Any]] = {}
+    for case in cases():
+        row = rows.setdefault(case.kind, {"kind": case.kind, "copies": 0, "different": 0, "refused": 0, "examples": []})
+        row["copies"] += 1
+        got = outcome(device, case)
+        if case.name in about["refused"]:
+            row["refused"] += 1
+            row["refused_because"] = about["refused"][case.name]
+            continue
+        wrong = case.differences(got, kept[f"{case.name}/tensor"], kept[f"{case.name}/shared"])
+        row["different"] += bool(wrong)
+        if wrong and len(row["examples"]) < 3:
+            row["examples"].append(f"{case.name} {case.copy}: {wrong}")
+    for name, case in BROKEN.items():
+        got = outcome(device, case)
+        emulator = got.get("refused", "ran")
+        gpu = about["broken"][name]
+        agree = (gpu == "ran") == (emulator == "ran")
+        rows[name] = {"kind": name, "gpu": gpu, "emulator": emulator, "different": int(not agree)}
+    for row in rows.values():
+        print({key: value for key, value in row.items() if key != "examples"})
+        for example in row.get("examples", []):
+            print("   ", example)
+    about_run = {"question": __doc__.splitlines()[0]}
+    write("tma", target, about_run, list(rows.values()), gpu=(about["card"], about["driver"]))
+    return int(any(row["different"] for row in rows.values()))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["record", "compare", "probe"])
+    parser.add_argument("name", help="the file of recorded copies; the name of a broken one")
+    parser.add_argument("--out", type=Path, help="where to write the results")
+    args = parser.parse_args()
+    if args.what == "record":
+        record(Path(args.name))
+        return 0
+    if args.what == "probe":
+        print(outcome(Device("cuda"), BROKEN[args.name]).get("refused", "ran"))
+        return 0
+    return compare(Path(args.name), args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
