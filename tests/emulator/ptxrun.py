@@ -49,6 +49,7 @@ def launch(
     found = next(k for k in program.kernels if kernel in (None, k["name"]))
     params, buffers = pack_params(found, args)
     options.setdefault("step_budget", 20_000_000)
+    options.setdefault("check", ("all",))
     return _emulator.launch(program, found["name"], grid, block, cluster, smem_bytes, params, buffers, options)
 
 

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -140,7 +141,17 @@ py::dict describe_kernel(const Kernel& k) {
 // ---------------------------------------------------------------------------------------------------------------------
 
 using Triple = std::array<std::uint32_t, 3>;
-using Buffer = std::tuple<std::uint64_t, std::uint64_t, std::string, bool>;
+// address, bytes, name, writable; for a tensor whose shape is known also its shape and the bytes of an
+// element; and the address of its map of written bytes, or 0.
+Range read_buffer(const py::tuple& t) {
+    Range r{py::cast<std::uint64_t>(t[0]), py::cast<std::uint64_t>(t[1]), py::cast<std::string>(t[2]),
+            py::cast<bool>(t[3])};
+    if (t.size() == 4) return r;
+    r.shape = py::cast<std::vector<std::uint64_t>>(t[4]);
+    r.item_bytes = py::cast<std::uint32_t>(t[5]);
+    r.written = reinterpret_cast<std::uint8_t*>(py::cast<std::uintptr_t>(t[6]));
+    return r;
+}
 
 std::string show(const Triple& t) {
     return "(" + std::to_string(t[0]) + ", " + std::to_string(t[1]) + ", " + std::to_string(t[2]) + ")";
@@ -185,6 +196,22 @@ void check(const Kernel& kernel, const Launch& launch) {
             std::to_string(launch.params.size()));
 }
 
+void switch_on(Checks& checks, const std::string& name) {
+    const std::pair<const char*, bool*> known[] = {{"init", &checks.init},
+                                                   {"race", &checks.race},
+                                                   {"proxy", &checks.proxy},
+                                                   {"barrier", &checks.barrier}};
+    for (const auto& [key, flag] : known)
+        if (name == key || name == "all") *flag = true;
+    const bool always = name == "bounds" || name == "registers";
+    if (name != "all" && !always &&
+        std::ranges::none_of(known, [&](const auto& k) { return name == k.first; }))
+        throw LaunchInvalid(
+            "check: 'init', 'race', 'proxy', 'barrier' or 'all' ('bounds' and 'registers' always "
+            "hold), got '" +
+            name + "'");
+}
+
 Options read_options(const py::dict& given) {
     Options o;
     for (const auto& [key, value] : given) {
@@ -200,9 +227,12 @@ Options read_options(const py::dict& given) {
             if (text != "eager" && text != "lazy" && text != "seeded")
                 throw LaunchInvalid("order: 'eager', 'lazy' or 'seeded', got '" + text + "'");
             o.policy = text == "eager" ? Policy::eager : text == "lazy" ? Policy::lazy : Policy::seeded;
+        } else if (name == "check") {
+            for (const auto& each : py::cast<std::vector<std::string>>(value))
+                switch_on(o.checks, each);
         } else {
             throw LaunchInvalid("options: unknown option '" + name +
-                                "'; there are seed, order, step_budget, threads");
+                                "'; there are check, seed, order, step_budget, threads");
         }
     }
     if (o.threads == 0 || o.threads > 256)
@@ -249,7 +279,7 @@ Statistics run(Grid& grid) {
 }
 
 py::dict launch(const Program& program, const std::string& name, Triple grid, Triple block, Triple cluster,
-                std::uint32_t smem_bytes, const py::bytes& params, const std::vector<Buffer>& buffers,
+                std::uint32_t smem_bytes, const py::bytes& params, const std::vector<py::tuple>& buffers,
                 const py::dict& options) {
     const Kernel* kernel = program.find(name);
     if (kernel == nullptr) throw LaunchInvalid("kernel: the program has no kernel '" + name + "'");
@@ -259,8 +289,8 @@ py::dict launch(const Program& program, const std::string& name, Triple grid, Tr
         l.params.push_back(static_cast<std::byte>(c));
     check(*kernel, l);
     GlobalMemory memory;
-    for (const auto& [address, size, buffer, writable] : buffers)
-        memory.add({address, size, buffer, writable});
+    for (const py::tuple& buffer : buffers)
+        memory.add(read_buffer(buffer));
     for (const GlobalObject& g : program.globals())
         memory.add({g.address, g.size, g.name, !g.constant});
     memory.seal();

@@ -63,6 +63,8 @@ std::string waits_on(const Cta& cta, Warp& warp, const Split& s) {
             return "its own copy groups";
         case Wait::Kind::multiplies:
             return "its multiplies: " + missing_mates(cta, warp, s.wait);
+        case Wait::Kind::converge:
+            return "the other lanes of its warp";
         case Wait::Kind::none:
             return "nothing";
     }
@@ -108,8 +110,8 @@ std::string story(const Split& s, Cta& cta) {
 }
 
 Waiting waiting(const Cta& cta, Warp& warp, const Split& s, const Where& at) {
-    static constexpr const char* kKinds[] = {"none",    "warp",   "barrier",   "mbarrier",
-                                             "cluster", "copies", "multiplies"};
+    static constexpr const char* kKinds[] = {"none",    "warp",   "barrier",    "mbarrier",
+                                             "cluster", "copies", "multiplies", "warp"};
     Waiting w{cta.rank, warp.number(), s.mask, kKinds[static_cast<int>(s.wait.kind)], {}};
     w.where = at;
     if (s.wait.kind == Wait::Kind::barrier) {

@@ -126,6 +126,7 @@ Step atom(Warp& w, const Instruction& i, u32 mask) {
     const bool cas = (i.target & 2) != 0, two_functions = (i.target & 4) != 0;
     Pointers p;
     resolve_all(w, i, i.op[first], mask, static_cast<u32>(sizeof(S)) * n, Warp::Access::both, p);
+    observe(w, i, mask, p.at, static_cast<u32>(sizeof(S)) * n, Warp::Access::both, true);
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
         u64 function = i.aux;
@@ -145,9 +146,12 @@ Step atom(Warp& w, const Instruction& i, u32 mask) {
 
 Step atom128(Warp& w, const Instruction& i, u32 mask) {
     const auto f = reinterpret_cast<Rmw<u128>>(i.aux);
+    Pointers pointers;
+    resolve_one_by_one(w, i, i.op[1], mask, 16, Warp::Access::both, pointers);
+    observe(w, i, mask, pointers.at, 16, Warp::Access::both, true);
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
-        std::byte* const p = w.resolve(i, l, i.space, w.address(i.op[1], l), 16, Warp::Access::both);
+        std::byte* const p = pointers.at[l];
         const std::lock_guard lock(w.cta().cluster().grid().wide_atomics);
         u128 old;
         std::memcpy(&old, p, 16);

@@ -1,4 +1,5 @@
 // Named barriers of a CTA and the barrier of a cluster.
+#include "check/monitor.hpp"
 #include "exec/lanes.hpp"
 
 namespace emu {
@@ -11,6 +12,17 @@ u32 uniform(Warp& w, const Instruction& i, const Operand& o, u32 mask, const cha
         if ((mask >> l & 1) != 0 && v[l] != first)
             w.trap(i, mask, "'" + w.text(i) + "' needs one " + what + " for the whole warp");
     return first;
+}
+
+constexpr u32 kAligned = 1;  // in target: all lanes of a warp must come together
+
+u32 aligned(const Choice& c) {
+    return c.opcode == "bar" || c.has(Mod::aligned) ? kAligned : 0;
+}
+// With checks, lanes that come to an .aligned instruction wait for the others of their warp.
+bool together(Warp& w, const Instruction& i, u32 mask) {
+    return i.target != kAligned || w.monitor() == nullptr || !w.monitor()->checks().barrier ||
+           w.converge(mask);
 }
 
 // Counts the lanes of `mask` in. A warp that comes whole counts 32, as on hardware, whatever lanes it lacks.
@@ -39,25 +51,29 @@ NamedBarrier& arrive(Warp& w, const Instruction& i, u32 mask, const Operand& num
                    std::to_string(b.arrived + threads) + " have come",
                0, "barrier " + std::to_string(n), "barrier-count");
     b.expected = expected;
+    if (Monitor* const m = w.monitor()) m->barrier_arrived(w, n);
     w.cta().arrive(n, threads);
     return b;
 }
 
 Step wait_at(Warp& w, const Instruction& i, u32 mask, const Operand& number, const Operand& count) {
-    if (w.split().resumed) {
-        w.split().resumed = false;
-        return Step::next;
-    }
     const u32 n = uniform(w, i, number, mask, "barrier number");
-    const u64 generation = n < 16 ? w.cta().barriers[n].generation : 0;
-    if (arrive(w, i, mask, number, count).generation != generation) return Step::next;
-    return w.park({.kind = Wait::Kind::barrier, .number = n, .value = generation});
+    if (!w.split().resumed) {
+        const u64 generation = n < 16 ? w.cta().barriers[n].generation : 0;
+        if (arrive(w, i, mask, number, count).generation == generation)
+            return w.park({.kind = Wait::Kind::barrier, .number = n, .value = generation});
+    }
+    w.split().resumed = false;
+    if (Monitor* const m = w.monitor()) m->barrier_passed(w, n);
+    return Step::next;
 }
 
 Step bar_sync(Warp& w, const Instruction& i, u32 mask) {
+    if (!together(w, i, mask)) return Step::park;
     return wait_at(w, i, mask, i.op[0], i.op[1]);
 }
 Step bar_arrive(Warp& w, const Instruction& i, u32 mask) {
+    if (!together(w, i, mask)) return Step::park;
     arrive(w, i, mask, i.op[0], i.op[1]);
     return Step::next;
 }
@@ -65,6 +81,7 @@ Step bar_arrive(Warp& w, const Instruction& i, u32 mask) {
 enum Reduce : u64 { kPopc, kAnd, kOr };
 
 Step bar_red(Warp& w, const Instruction& i, u32 mask) {  // ops: d, number, count?, p
+    if (!together(w, i, mask)) return Step::park;
     const u32 n = uniform(w, i, i.op[1], mask, "barrier number");
     if (n < 16 && !w.split().resumed) {
         NamedBarrier& b = w.cta().barriers[n];
@@ -83,21 +100,26 @@ Step bar_red(Warp& w, const Instruction& i, u32 mask) {  // ops: d, number, coun
 }
 
 Step cluster_arrive(Warp& w, const Instruction& i, u32 mask) {
+    if (!together(w, i, mask)) return Step::park;
     Cluster& cluster = w.cta().cluster();
     if (w.cluster_phase != cluster.cluster_generation) w.cluster_lanes = 0;
     if ((w.cluster_lanes & mask) != 0)
         w.trap(i, w.cluster_lanes & mask, "'" + w.text(i) + "' twice without a barrier.cluster.wait between");
     w.cluster_phase = cluster.cluster_generation;
     w.cluster_lanes |= mask;
+    if (Monitor* const m = w.monitor()) m->cluster_arrived(w, i.aux != 0);
     cluster.cluster_arrive(static_cast<u32>(std::popcount(mask)));
     return Step::next;
 }
 Step cluster_wait(Warp& w, const Instruction& i, u32 mask) {
     if (w.cluster_phase == ~u64{0})
         w.trap(i, mask, "'" + w.text(i) + "' without a barrier.cluster.arrive before it");
+    if (!together(w, i, mask)) return Step::park;
     w.split().resumed = false;
-    if (w.cta().cluster().cluster_generation != w.cluster_phase) return Step::next;
-    return w.park({.kind = Wait::Kind::cluster, .value = w.cluster_phase});
+    if (w.cta().cluster().cluster_generation == w.cluster_phase)
+        return w.park({.kind = Wait::Kind::cluster, .value = w.cluster_phase});
+    if (Monitor* const m = w.monitor()) m->cluster_passed(w);
+    return Step::next;
 }
 
 // mapa: the same place in another CTA of the cluster.
@@ -125,20 +147,26 @@ Step getctarank(Warp& w, const Instruction& i, u32 mask) {
 
 }  // namespace
 
-void select_bar_sync(const Choice&, Instruction& i) {
+void select_bar_sync(const Choice& c, Instruction& i) {
+    i.target = aligned(c);
     i.run = bar_sync;
 }
-void select_bar_arrive(const Choice&, Instruction& i) {
+void select_bar_arrive(const Choice& c, Instruction& i) {
+    i.target = aligned(c);
     i.run = bar_arrive;
 }
 void select_bar_red(const Choice& c, Instruction& i) {
+    i.target = aligned(c);
     i.aux = c.has(Mod::popc) ? kPopc : c.has(Mod::and_) ? kAnd : kOr;
     i.run = bar_red;
 }
-void select_cluster_arrive(const Choice&, Instruction& i) {
+void select_cluster_arrive(const Choice& c, Instruction& i) {
+    i.target = aligned(c);
+    i.aux = c.has(Mod::relaxed);
     i.run = cluster_arrive;
 }
-void select_cluster_wait(const Choice&, Instruction& i) {
+void select_cluster_wait(const Choice& c, Instruction& i) {
+    i.target = aligned(c);
     i.run = cluster_wait;
 }
 void select_mapa(const Choice& c, Instruction& i) {

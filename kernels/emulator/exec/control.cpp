@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "exec/lanes.hpp"
+#include "exec/pointers.hpp"
 
 namespace emu {
 namespace {
@@ -117,9 +117,11 @@ Step print(Warp& w, const Instruction& i, u32 mask) {
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
         out += format(w, i, l, guest_string(w, i, l, argument(w, i, l, 0)), argument(w, i, l, 1));
-        if (i.count > 2)
-            std::memset(w.resolve(i, l, Space::local, static_cast<u64>(i.op[2].imm), 4, Warp::Access::write),
-                        0, 4);
+        if (i.count <= 2) continue;
+        Pointers result;
+        result.at[l] = w.resolve(i, l, Space::local, static_cast<u64>(i.op[2].imm), 4, Warp::Access::write);
+        observe(w, i, 1u << l, result.at, 4, Warp::Access::write);
+        std::memset(result.at[l], 0, 4);
     }
     w.cta().cluster().grid().print(out);
     return Step::next;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "check/monitor.hpp"
 #include "exec/atomic.hpp"
 #include "exec/bulk.hpp"
 
@@ -58,7 +59,11 @@ void forget_finished(ThreadCopies& own) {
 }
 
 template <bool Bulk>
+constexpr Monitor::Groups kGroups = Bulk ? Monitor::Groups::bulk : Monitor::Groups::cp_async;
+
+template <bool Bulk>
 Step commit(Warp& w, const Instruction&, u32 mask) {
+    if (Monitor* const m = w.monitor()) m->committed(w, mask, kGroups<Bulk>);
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
         ThreadCopies& own = w.copies(l, Bulk);
@@ -80,7 +85,9 @@ Step wait(Warp& w, const Instruction& i, u32 mask) {
                   .value = (i.aux & 2) != 0 ? 0 : static_cast<u64>(i.op[0].imm),
                   .reads_only = (i.aux & 1) != 0,
                   .bulk = Bulk};
-    return w.ready(probe) ? Step::next : w.park(probe.wait);
+    if (!w.ready(probe)) return w.park(probe.wait);
+    if (Monitor* const m = w.monitor()) m->waited(w, mask, kGroups<Bulk>, probe.wait.value);
+    return Step::next;
 }
 
 // Arrives at an mbarrier when all earlier cp.async of the thread are done. Without .noinc it is not among the

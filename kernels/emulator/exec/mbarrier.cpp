@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "check/monitor.hpp"
+
 namespace emu {
 
 MbarrierRef MbarrierRef::named(Warp& w, const Instruction& i, int lane, Space space, const Operand& o) {
@@ -16,6 +18,7 @@ MbarrierRef MbarrierRef::named(Warp& w, const Instruction& i, int lane, Space sp
                "'" + w.text(i) + "' on shared offset " + std::to_string(offset) + " (" +
                    owner->object_at(offset) + "), where no mbarrier has been initialised",
                address, owner->object_at(offset), "barrier-init");
+    if (Monitor* const m = w.monitor()) m->mbarrier_used(w, i, lane, *owner, offset);
     return {*owner, offset};
 }
 
@@ -29,9 +32,11 @@ void MbarrierRef::change(F f) {
     mbarrier::State s = mbarrier::unpack(word());
     const u32 before = s.phase;
     f(s);
-    if (s.phase != before) ++cta_->mbarriers[offset_].completed;
     const u64 bits = mbarrier::pack(s);
     std::memcpy(cta_->shared() + offset_, &bits, 8);
+    if (s.phase == before) return;
+    ++cta_->mbarriers[offset_].completed;
+    if (Monitor* const m = cta_->cluster().monitor()) m->mbarrier_completed(*cta_, offset_);
 }
 void MbarrierRef::expect_tx(s32 bytes) {
     change([=](auto& s) { s.tx += bytes; });
@@ -51,7 +56,7 @@ void MbarrierRef::add_pending(u32 count) {
 
 namespace {
 
-constexpr u64 kExpect = 1, kDrop = 2, kNoComplete = 4, kParity = 8, kTry = 16;
+constexpr u64 kExpect = 1, kDrop = 2, kNoComplete = 4, kParity = 8, kTry = 16, kRelaxed = 32;
 
 std::string place(const MbarrierRef& b) {
     return "the mbarrier at shared offset " + std::to_string(b.offset()) + " (" +
@@ -79,6 +84,8 @@ Step init(Warp& w, const Instruction& i, u32 mask) {
                    "'" + w.text(i) + "' with a count of " + std::to_string(count) + "; allowed are 1 to " +
                        std::to_string(mbarrier::kMaxCount),
                    address);
+        if (Monitor* const m = w.monitor())
+            m->mbarrier_init(w, i, l, static_cast<u32>(address) & kOffsetMask);
         const u64 bits = mbarrier::initial(count);
         std::memcpy(p, &bits, 8);
         w.cta().mbarriers[static_cast<u32>(address) & kOffsetMask] = {i.ptx_line, 0};
@@ -89,6 +96,7 @@ Step inval(Warp& w, const Instruction& i, u32 mask) {
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
         const MbarrierRef b = MbarrierRef::named(w, i, l, Space::generic, i.op[0]);
+        if (Monitor* const m = w.monitor()) m->mbarrier_inval(w, i, l, b.offset());
         b.cta().mbarriers.erase(b.offset());
         std::memset(b.cta().shared() + b.offset(), 0xff, 8);
     }
@@ -123,6 +131,8 @@ Step arrive(Warp& w, const Instruction& i, u32 mask) {  // ops: state?, barrier,
                        ", which waits for " + std::to_string(s.pending) + " of " +
                        std::to_string(s.expected) + " arrivals in this phase",
                    w.address(i.op[1], l), b.cta().object_at(b.offset()), "arrive-count");
+        if (Monitor* const m = w.monitor())
+            m->mbarrier_arrived(w, b.cta(), b.offset(), (i.aux & kRelaxed) != 0);
         if ((i.aux & kDrop) != 0)
             b.drop(count);
         else
@@ -152,7 +162,10 @@ Step wait(Warp& w, const Instruction& i, u32 mask) {  // ops: p, barrier, parity
         const bool other = w.address(i.op[1], l) != address;
         if (other) b = MbarrierRef::named(w, i, l, i.space, i.op[1]);
         same &= !other && parity_of(l) == parity;
-        passed |= static_cast<u32>(mbarrier::passed(b.word(), parity_of(l))) << l;
+        if (!mbarrier::passed(b.word(), parity_of(l))) continue;
+        if (Monitor* const m = w.monitor(); m != nullptr && (passed == 0 || other))
+            m->mbarrier_passed(w, b.cta(), b.offset());
+        passed |= 1u << l;
     }
     if (passed == 0 && same && (i.aux & kTry) != 0)  // a failing try_wait sleeps instead of spinning
         return w.park({.kind = Wait::Kind::mbarrier, .number = static_cast<u32>(address), .value = parity});
@@ -180,7 +193,7 @@ void select_mbarrier_tx(const Choice& c, Instruction& i) {
 }
 void select_mbarrier_arrive(const Choice& c, Instruction& i) {
     i.aux = (c.has(Mod::expect_tx) ? kExpect : u64{0}) | (c.has(Mod::arrive_drop) ? kDrop : u64{0}) |
-            (c.has(Mod::noComplete) ? kNoComplete : u64{0});
+            (c.has(Mod::noComplete) ? kNoComplete : u64{0}) | (c.has(Mod::relaxed) ? kRelaxed : u64{0});
     i.run = arrive;
 }
 void select_mbarrier_wait(const Choice& c, Instruction& i) {

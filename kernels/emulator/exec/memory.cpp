@@ -55,6 +55,7 @@ Step ld(Warp& w, const Instruction& i, u32 mask) {
     Pointers p;
     const u32 n = i.vector;
     resolve_all(w, i, i.op[n], mask, static_cast<u32>(sizeof(T)) * n, Warp::Access::read, p);
+    observe(w, i, mask, p.at, static_cast<u32>(sizeof(T)) * n, Warp::Access::read, i.aux != 0);
     for (u32 k = 0; k < n; ++k) {
         const Operand& o = i.op[k];
         if constexpr (sizeof(T) == 16)
@@ -82,6 +83,7 @@ Step st(Warp& w, const Instruction& i, u32 mask) {
     Pointers p;
     const u32 n = i.vector;
     resolve_all(w, i, i.op[0], mask, static_cast<u32>(sizeof(T)) * n, Warp::Access::write, p);
+    observe(w, i, mask, p.at, static_cast<u32>(sizeof(T)) * n, Warp::Access::write, i.aux != 0);
     for (u32 k = 0; k < n; ++k) {
         const Operand& o = i.op[k + 1];
         if constexpr (sizeof(T) == 16)
@@ -135,12 +137,17 @@ std::pair<int, int> place(int l, int half, bool trans) {
     return trans ? std::pair{col, row} : std::pair{row, col};
 }
 
+u32 rows_named(int matrices) {  // the lanes whose addresses count
+    return matrices == 4 ? ~0u : (1u << 8 * matrices) - 1;
+}
+
 Step ldmatrix(Warp& w, const Instruction& i, u32 mask) {
     need_whole_warp(w, i, mask);
     const int n = i.vector;
     std::byte* rows[32];
     for (int l = 0; l < 8 * n; ++l)
         rows[l] = w.resolve(i, l, i.space, w.address(i.op[n], l), 16, Warp::Access::read);
+    observe(w, i, rows_named(n), rows, 16, Warp::Access::read);
     u32 result[4][32];
     for (int m = 0; m < n; ++m)
         for (int l = 0; l < 32; ++l) {
@@ -160,6 +167,7 @@ Step stmatrix(Warp& w, const Instruction& i, u32 mask) {
     std::byte* rows[32];
     for (int l = 0; l < 8 * n; ++l)
         rows[l] = w.resolve(i, l, i.space, w.address(i.op[0], l), 16, Warp::Access::write);
+    observe(w, i, rows_named(n), rows, 16, Warp::Access::write);
     for (int m = 0; m < n; ++m) {
         const u32* source = w.in<u32>(i.op[m + 1]);
         for (int l = 0; l < 32; ++l)
@@ -172,6 +180,15 @@ Step stmatrix(Warp& w, const Instruction& i, u32 mask) {
     return Step::next;
 }
 
+// Memory is sequentially consistent here; fences matter to the checks alone.
+Step fence(Warp& w, const Instruction& i, u32) {
+    if (Monitor* const m = w.monitor()) m->fence(w, static_cast<Monitor::Fence>(i.aux));
+    return Step::next;
+}
+// Volatile, relaxed, acquire and release accesses, which may order warps.
+bool is_strong(const Choice& c) {
+    return c.one_of({Mod::volatile_, Mod::relaxed, Mod::acquire, Mod::release}) != Mod::none;
+}
 Step nothing(Warp&, const Instruction&, u32) {
     return Step::next;
 }
@@ -183,9 +200,11 @@ Step policy(Warp& w, const Instruction& i, u32 mask) {  // cache policies have n
 }  // namespace
 
 void select_ld(const Choice& c, Instruction& i) {
+    i.aux = is_strong(c);
     i.run = load_handler(c.type(0));
 }
 void select_st(const Choice& c, Instruction& i) {
+    i.aux = is_strong(c);
     i.run = store_handler(c.type(0));
 }
 void select_ldmatrix(const Choice& c, Instruction& i) {
@@ -199,9 +218,17 @@ void select_stmatrix(const Choice& c, Instruction& i) {
 void select_touch(const Choice&, Instruction& i) {
     i.run = nothing;
 }
-void select_fence(const Choice&, Instruction& i) {
-    i.run = nothing;
-}  // memory is sequentially consistent here
+void select_fence(const Choice& c, Instruction& i) {
+    using Fence = Monitor::Fence;
+    const bool proxy = c.has(Mod::proxy);
+    const bool async = proxy && (c.has(Mod::async) || c.has(Mod::async_generic));
+    const Fence kind = c.has(Mod::mbarrier_init) ? Fence::mbarrier_init
+                       : async                   ? c.has(Mod::global) ? Fence::none : Fence::proxy
+                       : proxy                   ? Fence::none
+                                                 : Fence::memory;
+    i.aux = static_cast<u64>(kind);
+    i.run = fence;
+}
 void select_nothing(const Choice&, Instruction& i) {
     i.run = nothing;
 }

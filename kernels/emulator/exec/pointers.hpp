@@ -3,6 +3,7 @@
 // reports failures.
 #pragma once
 
+#include "check/monitor.hpp"
 #include "exec/lanes.hpp"
 
 namespace emu {
@@ -64,6 +65,12 @@ inline void resolve_all(Warp& w, const Instruction& i, const Operand& o, u32 mas
         return;
     }
     resolve_one_by_one(w, i, o, mask, bytes, access, p);
+}
+
+// Tells the checks, if there are any, what an instruction does with resolved addresses.
+inline void observe(Warp& w, const Instruction& i, u32 mask, std::byte* const* at, u32 bytes,
+                    Warp::Access access, bool strong = false) {
+    if (Monitor* const m = w.monitor()) m->access(w, i, mask, at, bytes, access, strong);
 }
 
 }  // namespace emu

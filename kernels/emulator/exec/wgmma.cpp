@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "check/monitor.hpp"
 #include "check/multiply_registers.hpp"
 
 namespace emu {
@@ -298,6 +299,7 @@ Step fence(Warp& w, const Instruction& i, u32 mask) {
 Step commit(Warp& w, const Instruction& i, u32 mask) {
     if (!whole_warp(w, i, mask)) return Step::park;
     w.multiplies().commit();
+    if (Monitor* const m = w.monitor()) m->committed(w, mask, Monitor::Groups::wgmma);
     return Step::next;
 }
 
@@ -308,6 +310,7 @@ Step wait(Warp& w, const Instruction& i, u32 mask) {
     const Split probe{.wait = {.kind = Wait::Kind::multiplies, .value = pending}};
     if (!w.ready(probe)) return w.park(probe.wait);
     w.multiplies().retire(pending);
+    if (Monitor* const m = w.monitor()) m->waited(w, mask, Monitor::Groups::wgmma, pending);
     return Step::next;
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "check/monitor.hpp"
 #include "machine/machine.hpp"
 
 namespace emu {
@@ -47,6 +48,8 @@ void Cta::finish_if_complete(NamedBarrier& b) {
     b.any = false, b.all = true, b.votes = 0;
     b.arrived = b.expected = 0;
     ++b.generation;
+    if (Monitor* const m = cluster_.monitor())
+        m->barrier_completed(*this, static_cast<std::uint32_t>(&b - barriers.data()));
 }
 
 void Cta::arrive(std::uint32_t number, std::uint32_t threads) {
@@ -104,10 +107,15 @@ Cluster::Cluster(Grid& grid, std::uint32_t number)
     }
     for (std::uint32_t rank = 0; rank < ctas_.size(); ++rank)
         ctas_[rank] = std::make_unique<Cta>(*this, ids_[rank], rank);
+    if (grid.launch.options.checks.any()) monitor_ = std::make_unique<Monitor>(*this);
     for (const auto& cta : ctas_)
-        for (const auto& warp : cta->warps)
+        for (const auto& warp : cta->warps) {
+            warp->watch(monitor_.get());
             running_.push_back(warp.get());
+        }
 }
+
+Cluster::~Cluster() = default;
 
 std::uint32_t Cluster::live_threads() const {
     std::uint32_t count = 0;
@@ -118,7 +126,9 @@ std::uint32_t Cluster::live_threads() const {
 
 void Cluster::cluster_arrive(std::uint32_t threads) {
     cluster_arrived += threads;
-    if (cluster_arrived > 0 && cluster_arrived >= live_threads()) cluster_arrived = 0, ++cluster_generation;
+    if (cluster_arrived == 0 || cluster_arrived < live_threads()) return;
+    cluster_arrived = 0, ++cluster_generation;
+    if (monitor_ != nullptr) monitor_->cluster_completed();
 }
 
 void Cluster::thread_exited() {
@@ -154,7 +164,10 @@ bool Cluster::run(std::uint32_t turns) {
         idle_ = state == Warp::State::blocked && !landed ? idle_ + 1 : 0;
         // Rounds are shuffled: between two turns of a warp all others may have had two.
         if (idle_ > 2 * running_.size()) {
-            if (!queue_.force_one()) throw deadlock_report(*this);
+            if (!queue_.force_one()) {
+                if (monitor_ != nullptr) monitor_->nothing_runs();
+                throw deadlock_report(*this);
+            }
             idle_ = 0;
         }
     }

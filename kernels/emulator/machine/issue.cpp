@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "check/monitor.hpp"
 #include "exec/mbarrier.hpp"
 #include "machine/machine.hpp"
 
@@ -39,6 +40,7 @@ Done Cluster::issue(Warp& warp, const Instruction& ins, std::uint32_t lanes, Asy
     op.ins = &ins;
     op.lanes = lanes;
     op.id = ++issued_;
+    if (monitor_ != nullptr) monitor_->issued(op);
     if (queue_.policy() != Policy::eager && overwrites(op.kind))
         for (const Region& r : op.writes)
             std::memset(host(r), kPoison, r.bytes);
@@ -46,6 +48,7 @@ Done Cluster::issue(Warp& warp, const Instruction& ins, std::uint32_t lanes, Asy
 }
 
 void Cluster::landed(const AsyncOp& op, AsyncStage stage) {
+    if (monitor_ != nullptr) monitor_->landed(op, stage);
     if (stage != AsyncStage::completed || !op.signal.any()) return;
     MbarrierRef barrier(*ctas_[op.signal.rank], op.signal.offset);
     if (op.signal.bytes != 0) barrier.complete_tx(static_cast<std::int32_t>(op.signal.bytes));

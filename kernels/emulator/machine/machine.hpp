@@ -25,6 +25,7 @@ struct TakenApart;
 class Cta;
 class Cluster;
 class Grid;
+class Monitor;
 
 // Why a split stands still.
 struct Wait {
@@ -35,7 +36,8 @@ struct Wait {
         mbarrier,
         cluster,
         copies,
-        multiplies
+        multiplies,
+        converge
     } kind = Kind::none;
     std::uint32_t number = 0;  // members of a warp-level sync; barrier number; shared address of an mbarrier
     std::uint64_t value = 0;   // barrier generation, parity, or how many groups may stay open (or pending)
@@ -98,6 +100,12 @@ class Warp {
     // True when every live lane of `members` is in `mask`; otherwise parks until the others arrive (then
     // returns true).
     bool gather(const Instruction& ins, std::uint32_t mask, std::uint32_t members);
+    // The same for an .aligned instruction, which all live lanes must execute together.
+    bool converge(std::uint32_t mask) {
+        if (mask == alive_ || split().resumed) return true;
+        split().wait = {.kind = Wait::Kind::converge};
+        return false;
+    }
 
     // Memory. Checks bounds, alignment and write permission; throws KernelTrap.
     enum class Access : std::uint8_t { read, write, both };
@@ -119,6 +127,8 @@ class Warp {
     [[nodiscard]] std::string_view role() const {
         return role_ < kernel_.names.size() ? std::string_view(kernel_.names[role_]) : std::string_view();
     }
+    [[nodiscard]] Monitor* monitor() const { return monitor_; }  // null where nothing is checked
+    void watch(Monitor* monitor) { monitor_ = monitor; }
     void take_role(std::uint32_t name) { role_ = name; }
     [[nodiscard]] std::array<std::uint32_t, 3> thread(int lane) const;
     [[nodiscard]] std::byte* local() { return local_.get(); }
@@ -139,6 +149,7 @@ class Warp {
 
     Cta& cta_;
     const Kernel& kernel_;
+    Monitor* monitor_ = nullptr;
     int number_;
     std::uint32_t role_ = ~0u;  // a number among the kernel's names
     std::uint32_t lanes_, alive_;
@@ -214,12 +225,14 @@ struct Statistics {
 class Cluster {
   public:
     Cluster(Grid& grid, std::uint32_t number);
+    ~Cluster();
     // Runs until finished or about `turns` turns of warps; true when finished. Throws RunError.
     bool run(std::uint32_t turns);
 
     [[nodiscard]] Grid& grid() const { return grid_; }
     [[nodiscard]] Cta* cta(std::uint32_t rank) { return rank < ctas_.size() ? ctas_[rank].get() : nullptr; }
     [[nodiscard]] const std::vector<std::unique_ptr<Cta>>& ctas() const { return ctas_; }
+    [[nodiscard]] Monitor* monitor() const { return monitor_.get(); }
     [[nodiscard]] const AsyncQueue& queue() const { return queue_; }
     // The only way to start an asynchronous operation (issue.cpp). Poisons what it will write.
     Done issue(Warp& warp, const Instruction& ins, std::uint32_t lanes, AsyncOp op);
@@ -246,17 +259,24 @@ class Cluster {
     AsyncQueue queue_;
     std::vector<std::unique_ptr<Cta>> ctas_;
     std::vector<std::array<std::uint32_t, 3>> ids_;
+    std::unique_ptr<Monitor> monitor_;
     std::vector<Warp*> running_;
     std::size_t next_ = 0;
     std::uint64_t issued_ = 0;
     std::uint32_t idle_ = 0;  // turns since anything moved
 };
 
+// What is looked for besides bounds and the registers of wgmma, which always are.
+struct Checks {
+    bool init = false, race = false, proxy = false, barrier = false;
+    [[nodiscard]] bool any() const { return init || race || proxy || barrier; }
+};
 struct Options {
     std::uint64_t seed = 0;
     Policy policy = Policy::eager;
     std::uint64_t step_budget = 0;  // warp instructions; 0 = no limit
     unsigned threads = 1;
+    Checks checks;
 };
 struct Launch {
     std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1}, cluster{1, 1, 1};

@@ -31,6 +31,22 @@ void GlobalMemory::seal() {
         kept.push_back(std::move(r));
     }
     ranges_ = std::move(kept);
+    tracked_ = std::ranges::any_of(ranges_, [](const Range& r) { return r.written != nullptr; });
+}
+
+std::string GlobalMemory::element(const Range& range, std::uint64_t address) const {
+    std::uint64_t elements = 1, at = address - range.begin;
+    for (const std::uint64_t size : range.shape)
+        elements *= size;
+    if (range.item_bytes == 0 || elements * range.item_bytes != range.size)
+        return "'" + range.name + "', byte " + std::to_string(at);
+    at /= range.item_bytes;
+    std::string index;
+    for (auto size = range.shape.rbegin(); size != range.shape.rend(); ++size) {
+        index = std::to_string(at % *size) + (index.empty() ? "" : ", ") + index;
+        at /= *size;
+    }
+    return "'" + range.name + "[" + index + "]'";
 }
 
 const Range* GlobalMemory::find(std::uint64_t address, std::uint64_t bytes) const {

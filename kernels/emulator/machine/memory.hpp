@@ -19,6 +19,10 @@ struct Range {
     std::uint64_t begin = 0, size = 0;
     std::string name;
     bool writable = false;
+    std::uint8_t* written =
+        nullptr;  // one byte a byte: not 0 where something has been written; null: everywhere
+    std::vector<std::uint64_t> shape{};  // of the tensor, where it is known and dense
+    std::uint32_t item_bytes = 0;
 
     [[nodiscard]] bool holds(std::uint64_t address, std::uint64_t bytes) const {
         return address - begin < size && bytes <= size - (address - begin);
@@ -34,8 +38,13 @@ class GlobalMemory {
     // "8 bytes past the end of 'x'", or "in no buffer of this launch".
     [[nodiscard]] std::string locate(std::uint64_t address, std::string& object) const;
 
+    // "x[3, 5]", or "x, byte 24" where the shape is not known.
+    [[nodiscard]] std::string element(const Range& range, std::uint64_t address) const;
+    [[nodiscard]] bool tracked() const { return tracked_; }  // some range knows what has been written
+
   private:
     std::vector<Range> ranges_;
+    bool tracked_ = false;
 };
 
 }  // namespace emu

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "check/monitor.hpp"
 #include "machine/machine.hpp"
 #include "machine/special.hpp"
 #include "units/mbarrier.hpp"
@@ -16,7 +17,7 @@ constexpr std::uint32_t kSpinLimit = 32;  // backward branches of one split whil
 // Waits whose instruction simply runs again, with more lanes if others have arrived meanwhile.
 bool may_merge(const Split& s) {
     return !s.resumed && (s.wait.kind == Wait::Kind::none || s.wait.kind == Wait::Kind::warp_sync ||
-                          s.wait.kind == Wait::Kind::mbarrier);
+                          s.wait.kind == Wait::Kind::mbarrier || s.wait.kind == Wait::Kind::converge);
 }
 
 }  // namespace
@@ -98,6 +99,7 @@ Step Warp::branch_table(const std::vector<std::uint32_t>& table, const std::uint
 
 Step Warp::exit(std::uint32_t mask) {
     alive_ &= ~mask;
+    if (monitor_ != nullptr) monitor_->exited(*this);
     // Who has exited counts as arrived at the cluster barrier, but not twice.
     Cluster& cluster = cta_.cluster();
     if (cluster_phase == cluster.cluster_generation)
@@ -147,6 +149,8 @@ bool Warp::ready(const Split& s) const {
             std::memcpy(&word, cta_.shared() + (w.number & kOffsetMask), 8);
             return mbarrier::passed(word, static_cast<std::uint32_t>(w.value));
         }
+        case Wait::Kind::converge:
+            return s.mask == alive_;
         case Wait::Kind::cluster:
             return cta_.cluster().cluster_generation != w.value;
         case Wait::Kind::copies:
@@ -205,7 +209,8 @@ bool Warp::pick() {
             if (splits_[i].wait.kind == Wait::Kind::warp_sync && splits_[i].wait.number == members && can[i])
                 splits_[i].wait = {}, splits_[i].resumed = true;
     } else if (splits_[best].wait.kind != Wait::Kind::none) {
-        splits_[best].resumed = splits_[best].wait.kind != Wait::Kind::mbarrier;
+        splits_[best].resumed = splits_[best].wait.kind != Wait::Kind::mbarrier &&
+                                splits_[best].wait.kind != Wait::Kind::converge;
         splits_[best].wait = {};
     }
     current_ = best;

@@ -23,8 +23,10 @@ from mlacademy.gpu.tensors import TensorView, view_of
 class EmulatorDevice(Device):
     """Runs kernels on the CPU, bounds-checked, on NumPy arrays and torch CPU tensors.
 
-    ``options`` are the emulator's (``seed``, ``order``, ``step_budget``, …) and hold for every launch; a launch may
-    give its own. Raises ``RuntimeError`` where the emulator is not built.
+    ``options`` are the emulator's (``seed``, ``order``, ``check``, ``step_budget``, …) and hold for every launch; a
+    launch may give its own. ``check`` names what is looked for besides bounds and the registers of wgmma: ``init``,
+    ``race``, ``proxy``, ``barrier``, or ``all`` of them, which is what holds where nothing is said. Raises
+    ``RuntimeError`` where the emulator is not built.
     """
 
     kind = "emulator"
@@ -33,7 +35,7 @@ class EmulatorDevice(Device):
     def __init__(self, kind: str = "emulator", *, arch: str = "sm_90a", **options: Any) -> None:
         check_arch(arch)
         self.arch = arch
-        self.options = options
+        self.options = {"check": ("all",), **options}
         self._core = native_module()
         self._registry = Registry()
 
