@@ -50,6 +50,13 @@ def test_a_bulk_load_is_seen_after_the_wait(order: dict[str, object]) -> None:
     assert run(LOAD.format(expect=128) + wait("%r12", 0) + READ, **order).tolist() == list(range(1, 33))
 
 
+@every_order
+def test_a_loop_that_polls_the_barrier_ends(order: dict[str, object]) -> None:
+    poll = "POLL: mbarrier.test_wait.parity.shared::cta.b64 %p2, [%r12], 0; @!%p2 bra POLL;"
+    got = run(LOAD.format(expect=128) + poll + READ, step_budget=1_000_000, **order)
+    assert got.tolist() == list(range(1, 33))
+
+
 def test_without_the_wait_a_late_copy_leaves_poison() -> None:
     body = LOAD.format(expect=128) + READ + wait("%r12", 0)
     assert (run(body, order="lazy", check=()) == 0xFFFFFFFF).all()

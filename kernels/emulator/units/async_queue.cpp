@@ -5,6 +5,8 @@
 namespace emu {
 namespace {
 
+constexpr std::uint32_t kPatience = 1000;  // turns of warps
+
 bool may_run(const AsyncOp& op) {
     return std::ranges::all_of(op.after, [](const Done& d) { return *d; });
 }
@@ -34,6 +36,7 @@ void AsyncQueue::finish(AsyncOp& op) {
 }
 
 void AsyncQueue::run(std::size_t index) {
+    turns_ = 0;
     AsyncOp op = std::move(ops_[index]);
     ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(index));
     if (!op.fetch) return finish(op);
@@ -45,6 +48,7 @@ void AsyncQueue::run(std::size_t index) {
 }
 
 bool AsyncQueue::tick() {
+    if (policy_ == Policy::lazy && !ops_.empty() && ++turns_ > kPatience) return force_one();
     if (policy_ != Policy::seeded || ops_.empty() || random_.below(4) != 0) return false;
     const std::size_t index = random_.below(static_cast<std::uint32_t>(ops_.size()));
     if (!may_run(ops_[index])) return false;

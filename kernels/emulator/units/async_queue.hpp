@@ -1,7 +1,9 @@
 // Operations that complete on their own: bulk and tensor copies, cp.async, st.async, wgmma. The policy
 // decides when.
 //   eager   at once, when issued
-//   lazy    only when nothing else can run, oldest first
+//   lazy    only when nothing else can run, oldest first; also after many turns in which none completed,
+//   since
+//           a loop that polls a barrier can always run
 //   seeded  at random moments, in random order
 #pragma once
 
@@ -97,8 +99,8 @@ class AsyncQueue {
 
     // With the eager policy the operation has completed on return.
     Done push(AsyncOp op);
-    // Called between turns of the warps: the seeded policy completes something now and then. True where it
-    // did.
+    // Called between turns of the warps: the seeded policy completes something now and then, the lazy one
+    // when its patience ends. True where it did.
     bool tick();
     // Nothing can run: completes one operation. False where none is left that could.
     bool force_one();
@@ -114,6 +116,7 @@ class AsyncQueue {
     Random random_;
     Landed landed_;
     std::vector<AsyncOp> ops_;
+    std::uint32_t turns_ = 0;  // since an operation completed while others were waiting
 };
 
 }  // namespace emu

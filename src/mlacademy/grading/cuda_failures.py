@@ -102,7 +102,8 @@ def of_report(exercise: CudaExercise, report: Report) -> Failure:
     else:
         found = _PLACE.match(first)
         plain, place = (found[1], found[2]) if found else (first, "")
-        sentence = f"{name} broke a rule. {plain}{'' if plain.endswith(('.', '?')) else '.'}"
+        kind = "uses what the emulator cannot run" if report.rule.startswith("ptx") else "broke a rule"
+        sentence = f"{name} {kind}. {plain}{'' if plain.endswith(('.', '?')) else '.'}"
         rest = [place, *rest] if place else rest
     shown = [line.strip()[:_WIDTH] for line in rest if line.strip()]
     if len(shown) > _SHOWN_LINES:

@@ -86,6 +86,8 @@ class RunAnswer:
         try:
             device.launch(module[self.kernel], launch.plan, args, **options)
             device.synchronize()
+        except gpu.PtxError as error:
+            return {"report": described(error)}
         except (KeyError, ValueError, TypeError) as error:
             return {"refused": str(error.args[0] if error.args else error)[:_TEXT]}
         except RuntimeError as error:
