@@ -23,6 +23,8 @@ BITS = {"pred": 1, "tf32": 32, "u4": 4, "s4": 4, "u2": 2, "s2": 2, "e4m3x2": 16,
 BITS |= {f"{kind}{bits}": bits for kind in "bus" for bits in (8, 16, 32, 64)} | {"b128": 128}
 BITS |= {"f16": 16, "bf16": 16, "f32": 32, "f64": 64, "f16x2": 32, "bf16x2": 32, "u16x2": 32, "s16x2": 32}
 NAMES = {1: "%p", 8: "%h", 16: "%h", 32: "%r", 64: "%d", 128: "%q"}
+CONSTANTS = {"cp": "16", "applypriority": "128", "discard": "128", "fence": "128", "setmaxnreg": "64"}
+CONSTANTS |= {"alloca": "16", "wgmma": "1"}
 VECTOR = {"v2": 2, "v4": 4, "v8": 8, "x1": 1, "x2": 2, "x4": 4}
 REGISTERS = ".reg .pred %p<9>;\n.reg .b16 %h<9>;\n.reg .b32 %r<9>;\n.reg .b64 %d<9>;\n.reg .b128 %q<9>;\n"
 
@@ -50,9 +52,7 @@ def constant(form: Form, mods: tuple[str, ...]) -> str:
         return "1"
     if "cp_fenceproxy" in mods:
         return "128"
-    return {"cp": "16", "applypriority": "128", "discard": "128", "fence": "128", "setmaxnreg": "64", "wgmma": "1"}.get(
-        form.opcode, "3"
-    )
+    return CONSTANTS.get(form.opcode, "3")
 
 
 def accumulator_registers(mods: tuple[str, ...]) -> int:

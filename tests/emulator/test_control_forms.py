@@ -107,12 +107,6 @@ def test_device_functions_take_and_return_values() -> None:
     assert out.tolist() == [1] * 4 + first[4:]
 
 
-def test_recursion_is_named() -> None:
-    text = HEADER + ".func f() { call f; ret; }\n.visible .entry k() { call f; ret; }"
-    with pytest.raises(_emulator.PtxUnsupported, match="Recursion through 'f'"):
-        _emulator.Program(text)
-
-
 # ---- collectives ---------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "exec/call.hpp"
 #include "exec/pointers.hpp"
 
 namespace emu {
@@ -13,12 +14,16 @@ Step bra(Warp& w, const Instruction& i, u32 mask) {
 Step brx(Warp& w, const Instruction& i, u32 mask) {
     const auto& table = w.kernel().branch_tables[i.target];
     const u32* index = w.in<u32>(i.op[0]);
-    for (int l = 0; l < 32; ++l)
-        if ((mask >> l & 1) != 0 && index[l] >= table.size())
+    u32 pc[32];
+    for (int l = 0; l < 32; ++l) {
+        if ((mask >> l & 1) == 0) continue;
+        if (index[l] >= table.size())
             w.trap(i, 1u << l,
                    "'" + w.text(i) + "' with index " + std::to_string(index[l]) + " into a table of " +
                        std::to_string(table.size()) + " labels");
-    return w.branch_table(table, index, mask);
+        pc[l] = table[index[l]];
+    }
+    return w.scatter(pc, mask);
 }
 Step leave(Warp& w, const Instruction&, u32 mask) {
     return w.exit(mask);
@@ -107,8 +112,8 @@ std::string format(Warp& w, const Instruction& i, int lane, const std::string& f
 
 u64 argument(Warp& w, const Instruction& i, int lane, int number) {
     u64 v;
-    std::memcpy(
-        &v, w.resolve(i, lane, Space::local, static_cast<u64>(i.op[number].imm), 8, Warp::Access::read), 8);
+    std::memcpy(&v, w.resolve(i, lane, Space::local, w.address(i.op[number], lane), 8, Warp::Access::read),
+                8);
     return v;
 }
 
@@ -119,7 +124,7 @@ Step print(Warp& w, const Instruction& i, u32 mask) {
         out += format(w, i, l, guest_string(w, i, l, argument(w, i, l, 0)), argument(w, i, l, 1));
         if (i.count <= 2) continue;
         Pointers result;
-        result.at[l] = w.resolve(i, l, Space::local, static_cast<u64>(i.op[2].imm), 4, Warp::Access::write);
+        result.at[l] = w.resolve(i, l, Space::local, w.address(i.op[2], l), 4, Warp::Access::write);
         observe(w, i, 1u << l, result.at, 4, Warp::Access::write);
         std::memset(result.at[l], 0, 4);
     }
@@ -130,8 +135,8 @@ Step assert_failed(Warp& w, const Instruction& i, u32 mask) {
     const int lane = std::countr_zero(mask);
     u32 line = 0;
     if (i.count > 2)
-        std::memcpy(
-            &line, w.resolve(i, lane, Space::local, static_cast<u64>(i.op[2].imm), 4, Warp::Access::read), 4);
+        std::memcpy(&line, w.resolve(i, lane, Space::local, w.address(i.op[2], lane), 4, Warp::Access::read),
+                    4);
     const std::string text = guest_string(w, i, lane, argument(w, i, lane, 0));
     w.trap(i, mask,
            "Assertion failed: " + text + (line > 0 ? ", line " + std::to_string(line) : std::string()));
@@ -149,7 +154,8 @@ void select_exit(const Choice&, Instruction& i) {
     i.run = leave;
 }
 void select_ret(const Choice&, Instruction& i) {
-    i.run = i.aux != 0 ? leave : bra;
+    const auto how = static_cast<Return>(i.aux);
+    i.run = how == Return::exit ? leave : how == Return::jump ? bra : return_from_call;
 }
 void select_trap(const Choice&, Instruction& i) {
     i.run = trap;

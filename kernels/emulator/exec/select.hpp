@@ -15,7 +15,10 @@ struct SelectError : std::runtime_error {
     bool illegal;
 };
 
-void select_exit(const Choice&, Instruction&);
+void select_ret(const Choice&, Instruction&);
+void select_call(const Choice&, Instruction&);
+void select_enter(const Choice&, Instruction&);
+void select_frame_address(const Choice&, Instruction&);
 void select_bra(const Choice&, Instruction&);
 void select_mov_special(const Choice&, Instruction&);
 [[nodiscard]] Space space_of(const Choice& choice);

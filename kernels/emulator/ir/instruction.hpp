@@ -63,8 +63,8 @@ struct Param {
 // Values that are fixed while a warp lives (special registers, addresses of shared variables) have register
 // slots, filled when the warp starts.
 struct WarpConstant {
-    enum class Kind : std::uint8_t { special, shared_address } kind;
-    std::uint32_t number;  // special register, or offset in shared memory
+    enum class Kind : std::uint8_t { special, shared_address, frame } kind;
+    std::uint32_t number;  // special register, or offset in shared memory; a frame starts at 0
     std::uint32_t slot;    // byte offset in the register file
     std::uint8_t bits;
 };
@@ -82,23 +82,51 @@ struct SharedObject {
     std::uint32_t offset, size;
 };
 
+struct Place {
+    std::uint32_t offset, size;  // bytes, in a frame
+};
+// A device function that is called. Its frame in local memory holds its parameters, results and variables.
+struct Function {
+    std::string name;
+    std::uint64_t address = 0;  // what a pointer to it holds
+    std::uint32_t entry = 0, frame_bytes = 0, frame_align = 16;
+    std::vector<Place> params, returns;
+    // What its body writes. The caller may hold values there, so a call saves the lanes that it takes along.
+    std::vector<Operand> registers;
+    std::vector<std::uint32_t> predicates;
+};
+struct CallSite {
+    std::int32_t function = -1;             // number in Kernel::functions; -1: the operand says which
+    std::vector<Place> arguments, results;  // in the caller's frame
+};
+constexpr std::uint32_t kStackBytes = 65536;  // a thread's local memory for the frames of called functions
+
 struct Kernel {
     std::string name;
     std::vector<Instruction> code;
     std::vector<std::unique_ptr<Operand[]>> operand_store;
     std::vector<std::vector<std::uint32_t>> branch_tables;
+    std::vector<Function> functions;
+    std::vector<CallSite> call_sites;
     std::vector<std::byte> constants;  // 32 equal lanes each
     std::vector<WarpConstant> warp_constants;
     std::vector<Param> params;
     std::vector<std::string> texts, files, names;  // names: of roles and buffers, given by markers
     std::vector<SharedObject> shared_objects;
     std::vector<Watch> watches;
-    std::uint32_t param_bytes = 0, register_bytes = 0, predicates = 0, local_bytes = 0;
+    std::uint32_t param_bytes = 0, register_bytes = 0, predicates = 0;
+    std::uint32_t entry = 0;        // where warps start
+    std::uint32_t frame_bytes = 0;  // the kernel's own frame, at the start of local memory
+    std::uint32_t frame_slot = 0;   // where each lane's current frame starts, in the register file
+    std::uint32_t local_bytes = 0;  // of a thread in all
     std::uint32_t static_shared_bytes = 0, dynamic_shared_align = 1;
     std::array<std::uint32_t, 3> maxntid{}, reqntid{}, reqnctapercluster{};
     std::uint32_t minnctapersm = 0, maxclusterrank = 0;
     bool uses_dynamic_shared = false;
 };
+
+// What `ret` does, in its `aux`: ends the thread, goes behind an inlined body, or goes back to the caller.
+enum class Return : std::uint8_t { exit, jump, pop };
 
 // Set in `aux` of bar.warp.sync: lanes may meet at different instructions.
 constexpr std::uint64_t kMeetsElsewhere = std::uint64_t{1} << 63;

@@ -117,15 +117,15 @@ std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uin
             return owner->shared() + offset;
         }
         case Space::local:
-            if (address + bytes > kernel_.local_bytes)
+            if (address > kernel_.local_bytes || address + bytes > kernel_.local_bytes)
                 trap(ins, bit,
                      "Out of bounds: " + what() + "at local offset " + std::to_string(address) +
                          ", but the thread has " + std::to_string(kernel_.local_bytes) +
                          " bytes of local memory",
                      address, "local memory", "bounds");
-            return local_.get() + std::size_t{kernel_.local_bytes} * static_cast<std::size_t>(lane) + address;
+            return local(lane) + address;
         case Space::param:
-            if (address + bytes > kernel_.param_bytes)
+            if (address > kernel_.param_bytes || address + bytes > kernel_.param_bytes)
                 trap(ins, bit,
                      "Out of bounds: " + what() + "at parameter offset " + std::to_string(address) +
                          ", but the parameters have " + std::to_string(kernel_.param_bytes) + " bytes",

@@ -14,6 +14,7 @@
 
 #include "ir/errors.hpp"
 #include "ir/instruction.hpp"
+#include "machine/call_stack.hpp"
 #include "machine/map_patches.hpp"
 #include "machine/memory.hpp"
 #include "machine/multiplies.hpp"
@@ -93,8 +94,8 @@ class Warp {
     [[nodiscard]] const std::vector<Split>& splits() const { return splits_; }
     [[nodiscard]] std::uint32_t alive() const { return alive_; }
     Step branch(std::uint32_t target, std::uint32_t mask);
-    Step branch_table(const std::vector<std::uint32_t>& table, const std::uint32_t* index,
-                      std::uint32_t mask);
+    // Each lane of `mask` goes to its own instruction.
+    Step scatter(const std::uint32_t* to, std::uint32_t mask);
     Step exit(std::uint32_t mask);
     Step park(Wait wait) { return split().wait = wait, Step::park; }
     // True when every live lane of `members` is in `mask`; otherwise parks until the others arrive (then
@@ -131,7 +132,16 @@ class Warp {
     void watch(Monitor* monitor) { monitor_ = monitor; }
     void take_role(std::uint32_t name) { role_ = name; }
     [[nodiscard]] std::array<std::uint32_t, 3> thread(int lane) const;
-    [[nodiscard]] std::byte* local() { return local_.get(); }
+    [[nodiscard]] std::byte* local(int lane) {
+        return local_.get() + local_stride() * static_cast<std::size_t>(lane);
+    }
+    [[nodiscard]] std::size_t local_stride() const { return (kernel_.local_bytes + 15u) & ~15u; }
+    // Of kernels with calls that are not inlined.
+    [[nodiscard]] CallStack& stack() { return *stack_; }
+    [[nodiscard]] std::uint64_t* frame() {
+        return reinterpret_cast<std::uint64_t*>(registers_ + kernel_.frame_slot);
+    }
+    [[nodiscard]] std::vector<std::uint32_t>& predicates() { return predicates_; }
     // The generation of the cluster barrier that lanes of this warp have arrived at, and which lanes.
     std::uint64_t cluster_phase = ~std::uint64_t{0};
     std::uint32_t cluster_lanes = 0;
@@ -159,6 +169,7 @@ class Warp {
     std::byte* registers_ = nullptr;
     const std::byte* bank_[2] = {nullptr, nullptr};
     std::vector<std::uint32_t> predicates_;
+    std::unique_ptr<CallStack> stack_;
     std::unique_ptr<std::array<ThreadCopies, 32>> copies_[2];
     std::unique_ptr<WarpMultiplies> multiplies_;
 };

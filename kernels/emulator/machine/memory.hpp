@@ -12,6 +12,7 @@ constexpr std::uint64_t kWindowMask = 0xff00000000000000ull;
 constexpr std::uint64_t kSharedWindow = 0x0100000000000000ull;  // + rank << 24 | offset
 constexpr std::uint64_t kLocalWindow = 0x0200000000000000ull;   // + offset in the thread's own memory
 constexpr std::uint64_t kParamWindow = 0x0300000000000000ull;   // + offset in the parameter buffer
+constexpr std::uint64_t kCodeWindow = 0x0400000000000000ull;    // + 16 * number of a function: not readable
 constexpr std::uint32_t kRankShift = 24, kOffsetMask = 0x00ffffff;
 constexpr std::uint32_t kMaxSharedBytes = 232448;  // 227 KiB, the most a CTA of sm_90 may have
 

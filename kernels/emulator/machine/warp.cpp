@@ -24,7 +24,7 @@ bool may_merge(const Split& s) {
 
 Warp::Warp(Cta& cta, const Kernel& kernel, int number, std::uint32_t lanes)
     : cta_(cta), kernel_(kernel), number_(number), lanes_(lanes), alive_(lanes) {
-    splits_.push_back({.mask = lanes});
+    splits_.push_back({.pc = kernel.entry, .mask = lanes});
     storage_ = std::make_unique<std::byte[]>(kernel.register_bytes + 64);
     registers_ = storage_.get() + (64 - reinterpret_cast<std::uintptr_t>(storage_.get()) % 64);
     bank_[0] = registers_;
@@ -32,8 +32,13 @@ Warp::Warp(Cta& cta, const Kernel& kernel, int number, std::uint32_t lanes)
     predicates_.assign(kernel.predicates, 0);
     predicates_[kPredTrue] = ~0u;
     if (kernel.local_bytes > 0) {
-        local_ = std::make_unique<std::byte[]>(std::size_t{kernel.local_bytes} * 32);
-        std::memset(local_.get(), 0xff, std::size_t{kernel.local_bytes} * 32);
+        local_ = std::make_unique_for_overwrite<std::byte[]>(local_stride() * 32);
+        for (int lane = 0; lane < 32; ++lane)  // the rest is filled as calls take it
+            std::memset(local(lane), 0xff, kernel.frame_bytes);
+    }
+    if (kernel.frame_slot != 0) {
+        stack_ = std::make_unique<CallStack>();
+        stack_->top.fill(kernel.frame_bytes);
     }
     fill_constants();
 }
@@ -41,9 +46,10 @@ Warp::Warp(Cta& cta, const Kernel& kernel, int number, std::uint32_t lanes)
 void Warp::fill_constants() {
     for (const WarpConstant& c : kernel_.warp_constants) {
         for (int lane = 0; lane < 32; ++lane) {
-            const std::uint64_t v = c.kind == WarpConstant::Kind::special
-                                        ? special_value(c.number, *this, lane)
-                                        : (cta_.rank << kRankShift | c.number);
+            const std::uint64_t v =
+                c.kind == WarpConstant::Kind::special ? special_value(c.number, *this, lane)
+                : c.kind == WarpConstant::Kind::frame ? 0
+                                                      : (cta_.rank << kRankShift | c.number);
             if (c.bits == 64)
                 reinterpret_cast<std::uint64_t*>(registers_ + c.slot)[lane] = v;
             else
@@ -76,24 +82,25 @@ Step Warp::branch(std::uint32_t target, std::uint32_t mask) {
     return Step::jump;
 }
 
-Step Warp::branch_table(const std::vector<std::uint32_t>& table, const std::uint32_t* index,
-                        std::uint32_t mask) {
+Step Warp::scatter(const std::uint32_t* to, std::uint32_t mask) {
     Split& s = split();
-    const std::uint32_t away = s.mask & ~mask, pc = s.pc;
+    const std::uint32_t away = s.mask & ~mask, pc = s.pc, spins = s.spins;
     std::uint32_t left = mask;
     bool first = true;
     while (left != 0) {
-        const std::uint32_t choice = index[std::countr_zero(left)];
+        const std::uint32_t target = to[std::countr_zero(left)];
         std::uint32_t same = 0;
         for (int lane = 0; lane < 32; ++lane)
-            same |= static_cast<std::uint32_t>((left >> lane & 1) != 0 && index[lane] == choice) << lane;
+            same |= static_cast<std::uint32_t>((left >> lane & 1) != 0 && to[lane] == target) << lane;
         left &= ~same;
+        Split next{.pc = target, .mask = same, .spins = spins};
+        if (target <= pc) ++next.spins, loop_from = pc, loop_to = target;
         if (first)
-            split().pc = table[choice], split().mask = same, first = false;
+            splits_[current_] = next, first = false;
         else
-            splits_.push_back({.pc = table[choice], .mask = same});
+            splits_.push_back(next);
     }
-    if (away != 0) splits_.push_back({.pc = pc + 1, .mask = away});
+    if (away != 0) splits_.push_back({.pc = pc + 1, .mask = away, .spins = spins});
     return Step::jump;
 }
 

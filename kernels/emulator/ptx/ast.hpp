@@ -30,6 +30,8 @@ struct Loc {
     int file = 0, line = 0, inner_file = 0, inner_line = 0;
 };
 
+struct Signature;
+
 struct Statement {
     enum class Kind : std::uint8_t { instruction, label, open, close, table, marker } kind;
     int line = 0;
@@ -39,7 +41,9 @@ struct Statement {
     std::vector<Operand> operands = {};
     std::string_view guard = {};
     bool guard_negated = false;
-    std::vector<std::string_view> labels = {};  // of .branchtargets; the name that a marker gives
+    std::vector<std::string_view> labels =
+        {};  // of .branchtargets, .calltargets; the name that a marker gives
+    std::shared_ptr<const Signature> prototype = {};  // of .callprototype
 };
 
 // A variable or a range of registers (%r<10> has count 10).
@@ -47,8 +51,8 @@ struct Variable {
     Space space = Space::global;
     Type type = Type::b8;
     std::string_view name;
-    std::uint64_t count = 1;  // elements; 0 for name[]
-    bool array = false, is_extern = false;
+    std::uint64_t count = 1;                                     // elements; 0 for name[]
+    bool array = false, is_extern = false, in_register = false;  // in_register: a function's parameter
     std::uint32_t align = 0, vector = 1;
     std::vector<Operand> init;  // numbers, strings (kind name with quotes gone) and symbols
     int line = 0;
@@ -67,11 +71,14 @@ struct Registers {
     std::uint64_t count = 0;  // 0: one register of that name; else name0 … name(count-1)
 };
 
-struct Function {
+struct Signature {
+    std::vector<Variable> params, returns;
+};
+
+struct Function : Signature {
     std::string_view name;
     bool entry = false, has_body = false;
     int line = 0;
-    std::vector<Variable> params, returns;
     std::vector<Statement> body;  // `open` and `close` bracket nested scopes
     // Declarations in the order of the scopes: declarations[k] belongs to the k-th `open` (0 = the body
     // itself).
@@ -88,6 +95,7 @@ struct Module {
     std::vector<Variable> variables;
     std::vector<Function> functions;
     std::map<int, std::string> files;
+    std::vector<std::pair<std::string_view, std::string_view>> aliases;  // a name, and the function it means
 };
 
 }  // namespace emu::ast

@@ -1,7 +1,4 @@
-// Branches and calls. A device function is inlined at each call: its parameters are the caller's .param
-// variables, which lie in the thread's local memory, and `ret` becomes a branch behind the body.
-#include <algorithm>
-
+// Branches, returns, and the calls that print.
 #include "exec/select.hpp"
 #include "ptx/lower.hpp"
 
@@ -10,16 +7,15 @@ namespace emu {
 using ast::Statement;
 using Kind = ast::Operand::Kind;
 
-// ----------------------------------------------------------------------------------------------------
-
 void Lowering::branch(const Statement& s, const Form& form, const Choice& choice) {
     Draft d;
     set_guard(d, s);
     std::string why;
     if (s.name == "ret") {
-        d.flow = return_label_ == kNoLabel ? Draft::Flow::stop : Draft::Flow::branch;
-        d.ins.target = return_label_;
-        d.ins.aux = return_label_ == kNoLabel;
+        give_back(s);
+        d.flow = body_.how == Return::jump ? Draft::Flow::branch : Draft::Flow::stop;
+        d.ins.target = body_.end;
+        d.ins.aux = static_cast<std::uint64_t>(body_.how);
         form.select(choice, d.ins);
         return emit(std::move(d), s);
     }
@@ -49,62 +45,6 @@ void Lowering::branch(const Statement& s, const Form& form, const Choice& choice
     emit(std::move(d), s);
 }
 
-void Lowering::call(const Statement& s, const Form& form, const Choice& choice) {
-    // call (result), name, (arguments);  every part but the name may be missing
-    std::size_t at = 0;
-    const auto list = [&]() -> const ast::Operand* {
-        return at < s.operands.size() && s.operands[at].kind == Kind::list ? &s.operands[at++] : nullptr;
-    };
-    const ast::Operand* results = list();
-    if (at >= s.operands.size() || s.operands[at].kind != Kind::name)
-        invalid("'call' needs the name of a function", where(s));
-    const std::string_view name = s.operands[at++].text;
-    const ast::Operand* arguments = list();
-    const std::span<const ast::Operand> none, given = arguments != nullptr ? arguments->items : none;
-    const std::span<const ast::Operand> returned = results != nullptr ? results->items : none;
-    if (name == "vprintf" || name == "__assertfail")
-        return call_print(s, form, choice, returned.empty() ? nullptr : returned.data(), given);
-    const ast::Function* callee = nullptr;
-    for (const ast::Function& f : module_.functions)
-        if (f.name == name && f.has_body) callee = &f;
-    if (callee == nullptr)
-        unsupported("Call of '" + std::string(name) + "', which has no body in this module", where(s));
-    if (std::ranges::find(call_stack_, name) != call_stack_.end())
-        unsupported("Recursion through '" + std::string(name) + "'", where(s));
-    if (given.size() != callee->params.size() || returned.size() != callee->returns.size())
-        invalid("The call of '" + std::string(name) + "' does not match its parameters", where(s));
-
-    Bindings bindings;
-    const auto bind = [&](const std::vector<ast::Variable>& formal, std::span<const ast::Operand> actual) {
-        for (std::size_t i = 0; i < formal.size(); ++i) {
-            const auto symbol = actual[i].kind == Kind::name ? find_symbol(actual[i].text) : std::nullopt;
-            if (!symbol || symbol->kind != Symbol::Kind::local)
-                unsupported("An argument of '" + std::string(name) + "' that is no .param variable",
-                            where(s));
-            bindings.emplace_back(formal[i].name, *symbol);
-        }
-    };
-    bind(callee->params, given);
-    bind(callee->returns, returned);
-    std::uint32_t skip = kNoLabel;
-    if (!s.guard.empty()) {  // @p call: lanes without p step around the body
-        skip = new_label();
-        Draft d;
-        set_guard(d, s);
-        d.ins.guard_negated = !d.ins.guard_negated;
-        d.flow = Draft::Flow::branch;
-        d.ins.target = skip;
-        select_bra(choice, d.ins);
-        emit(std::move(d), s);
-    }
-    call_stack_.push_back(name);
-    ++call_depth_;
-    function(*callee, &s, bindings);
-    --call_depth_;
-    call_stack_.pop_back();
-    if (skip != kNoLabel) labels_[skip] = here();
-}
-
 void Lowering::call_print(const Statement& s, const Form& form, const Choice& choice,
                           const ast::Operand* result, std::span<const ast::Operand> args) {
     Draft d;
@@ -116,7 +56,7 @@ void Lowering::call_print(const Statement& s, const Form& form, const Choice& ch
         const auto symbol = find_symbol(o.text);
         if (!symbol || symbol->kind != Symbol::Kind::local)
             unsupported("An argument that is no .param variable", where(s));
-        d.ops.push_back({.bits = 64, .imm = static_cast<std::int64_t>(symbol->value)});
+        d.ops.push_back(in_frame(*symbol));
         d.dest.push_back(false);
     };
     for (const ast::Operand& o : args)

@@ -1,5 +1,5 @@
-// Names to numbers: one entry function, with the device functions it calls inlined, becomes a flat list of
-// instructions.
+// Names to numbers: one entry function, with the device functions it calls inlined or in front of it, becomes
+// a flat list of instructions.
 #include "ptx/lower.hpp"
 
 #include <algorithm>
@@ -30,9 +30,9 @@ std::string plain_name(std::string_view symbol) {
 
 }  // namespace
 
-Lowering::Lowering(const ast::Module& module, const ast::Function& entry,
+Lowering::Lowering(const ast::Module& module, const CallGraph& calls, const ast::Function& entry,
                    const std::vector<GlobalObject>& globals)
-    : module_(module), globals_(globals), entry_(entry) {
+    : module_(module), calls_(calls), globals_(globals), entry_(entry) {
     kernel_.name = std::string(entry.name);
 }
 
@@ -44,8 +44,12 @@ Kernel Lowering::run() {
     }
     directives();
     parameters();
-    function(entry_, nullptr, {});
-    emit_return();
+    // Called functions come first: lanes inside a call then run before those that go on, and meet them again.
+    declare_functions();
+    kernel_.entry = here();
+    body(entry_, Return::exit, {});
+    emit_return(Return::exit, entry_.line);
+    kernel_.frame_bytes = frame_bytes_;
     finish();
     return std::move(kernel_);
 }
@@ -91,6 +95,8 @@ void Lowering::directives() {
 void Lowering::parameters() {
     std::uint32_t at = 0;
     for (const ast::Variable& v : entry_.params) {
+        if (v.in_register)
+            invalid("Parameter '" + std::string(v.name) + "' of a kernel is in a register", where(v.line));
         const std::uint32_t align = v.alignment();
         if (v.bytes() > 32768 || align > 128)
             invalid("Parameter '" + std::string(v.name) + "' is too large", where(v.line));
@@ -106,26 +112,26 @@ void Lowering::parameters() {
 // ---- scopes
 // ----------------------------------------------------------------------------------------------------------
 
-std::uint32_t Lowering::shared_offset(std::string_view name, const ast::Variable& v) {
-    const auto known = shared_.find(name);
+std::uint32_t Lowering::shared_offset(const ast::Variable& v) {
+    const auto known = shared_.find(&v);
     if (known != shared_.end()) return known->second;
     const std::uint32_t align = v.alignment();
     const std::uint32_t offset = (kernel_.static_shared_bytes + align - 1) / align * align;
     if (v.bytes() > (1u << 24) || offset + v.bytes() > (1u << 24))
-        invalid("Shared variable '" + std::string(name) + "' does not fit", where(v.line));
+        invalid("Shared variable '" + std::string(v.name) + "' does not fit", where(v.line));
     kernel_.static_shared_bytes = offset + static_cast<std::uint32_t>(v.bytes());
-    kernel_.shared_objects.push_back({plain_name(name), offset, static_cast<std::uint32_t>(v.bytes())});
-    shared_.emplace(name, offset);
+    kernel_.shared_objects.push_back({plain_name(v.name), offset, static_cast<std::uint32_t>(v.bytes())});
+    shared_.emplace(&v, offset);
     return offset;
 }
 
 std::uint32_t Lowering::local_offset(const ast::Variable& v) {
     const std::uint32_t align = std::max(v.alignment(), 1u);
-    kernel_.local_bytes = (kernel_.local_bytes + align - 1) / align * align;
-    const std::uint32_t offset = kernel_.local_bytes;
+    const std::uint32_t offset = (frame_bytes_ + align - 1) / align * align;
     if (v.bytes() > (1u << 20) || offset + v.bytes() > (1u << 20))
         unsupported("Local memory beyond 1 MiB a thread ('" + std::string(v.name) + "')", where(v.line));
-    kernel_.local_bytes += static_cast<std::uint32_t>(v.bytes());
+    frame_align_ = std::max(frame_align_, align);
+    frame_bytes_ = offset + static_cast<std::uint32_t>(v.bytes());
     return offset;
 }
 
@@ -137,10 +143,10 @@ Symbol Lowering::variable(const ast::Variable& v) {
                 kernel_.dynamic_shared_align = std::max(kernel_.dynamic_shared_align, v.alignment());
                 return {Symbol::Kind::dynamic_shared, 0};
             }
-            return {Symbol::Kind::shared, shared_offset(v.name, v)};
+            return {Symbol::Kind::shared, shared_offset(v)};
         case Space::local:
         case Space::param:
-            return {Symbol::Kind::local, local_offset(v)};
+            return {Symbol::Kind::local, local_offset(v), v.bytes()};
         default:
             unsupported("A variable in space ." + std::string(name_of(v.space)) + " inside a function",
                         where(v.line));
@@ -207,12 +213,14 @@ std::optional<Symbol> Lowering::find_symbol(std::string_view name) {
         if (const auto found = scopes_[s].symbols.find(name); found != scopes_[s].symbols.end())
             return found->second;
     for (std::size_t p = 0; p < entry_.params.size(); ++p)
-        if (entry_.params[p].name == name && call_depth_ == 0)
+        if (entry_.params[p].name == name && body_.how == Return::exit)
             return Symbol{Symbol::Kind::param, kernel_.params[p].offset};
     for (const GlobalObject& g : globals_)
         if (g.name == name) return Symbol{Symbol::Kind::global, g.address};
     for (const ast::Variable& v : module_.variables)
         if (v.name == name && v.space == Space::shared) return variable(v);
+    if (const ast::Function* f = calls_.find(name); f != nullptr && !f->entry)
+        return Symbol{Symbol::Kind::global, calls_.address(*f)};
     return std::nullopt;
 }
 
@@ -226,18 +234,21 @@ std::uint32_t Lowering::find_label(std::string_view name, const Statement& at) c
 // ---- functions
 // -------------------------------------------------------------------------------------------------------
 
-void Lowering::function(const ast::Function& f, const Statement* call, const Bindings& bindings) {
+// The statements of one function. Its caller's names are out of reach.
+void Lowering::body(const ast::Function& f, Return how, const Bindings& bindings) {
     if (drafts_.size() > (1u << 22))
         unsupported("More than 4 million instructions after inlining", where(f.line));
     const std::size_t outer_base = base_scope_;
     base_scope_ = scopes_.size();
-    const std::uint32_t outer_return = return_label_;
-    return_label_ = call != nullptr ? new_label() : kNoLabel;
+    const Body outer = body_;
+    body_ = {&f, how, how == Return::jump ? new_label() : kNoLabel};
 
     std::size_t next_scope = 0;
     open_scope(f.scopes[next_scope++], f.body, 0);
     for (const auto& [name, symbol] : bindings)
         scopes_.back().symbols[name] = symbol;
+    formals_in_registers(f.params, true);
+    formals_in_registers(f.returns, false);
     for (std::size_t i = 0; i < f.body.size(); ++i) {
         const Statement& s = f.body[i];
         switch (s.kind) {
@@ -260,10 +271,11 @@ void Lowering::function(const ast::Function& f, const Statement* call, const Bin
                 break;
         }
     }
-    if (call != nullptr) labels_[return_label_] = here();
+    give_back({.kind = Statement::Kind::instruction, .line = f.line});
+    if (how == Return::jump) labels_[body_.end] = here();
     scopes_.resize(base_scope_);
     base_scope_ = outer_base;
-    return_label_ = outer_return;
+    body_ = outer;
 }
 
 void Lowering::finish() {
@@ -271,8 +283,16 @@ void Lowering::finish() {
     const std::uint32_t dynamic = (kernel_.static_shared_bytes + align - 1) / align * align;
     for (const std::size_t c : dynamic_constants_)
         kernel_.warp_constants[c].number += dynamic;
+    kernel_.local_bytes = kernel_.frame_bytes;
+    Operand frame;
+    if (uses_stack_ || !kernel_.functions.empty()) {
+        kernel_.local_bytes = (kernel_.frame_bytes + 127) / 128 * 128 + kStackBytes;
+        frame = warp_constant(WarpConstant::Kind::frame, 0, 64);
+    }
     watch_multiplies(kernel_, drafts_, registers_.size());
     number_registers(kernel_, drafts_, registers_, labels_, tables_);
+    count_registers();
+    if (frame.bits != 0) kernel_.frame_slot = kernel_.warp_constants[frame.offset].slot;
     kernel_.code.reserve(drafts_.size());
     for (Draft& d : drafts_) {
         Instruction ins = d.ins;
@@ -291,9 +311,9 @@ void Lowering::finish() {
     }
 }
 
-Kernel lower(const ast::Module& module, const ast::Function& entry,
+Kernel lower(const ast::Module& module, const CallGraph& calls, const ast::Function& entry,
              const std::vector<GlobalObject>& globals) {
-    return Lowering(module, entry, globals).run();
+    return Lowering(module, calls, entry, globals).run();
 }
 
 }  // namespace emu

@@ -70,10 +70,11 @@ void Lowering::emit(Draft d, const Statement& s) {
     drafts_.push_back(std::move(d));
 }
 
-void Lowering::emit_return() {
+void Lowering::emit_return(Return how, int line) {
     Draft d{.guard = {.absent = true}, .flow = Draft::Flow::stop};
-    select_exit(Choice{}, d.ins);
-    emit(std::move(d), Statement{.kind = Statement::Kind::instruction, .line = entry_.line, .name = "ret"});
+    d.ins.aux = static_cast<std::uint64_t>(how);
+    select_ret(Choice{}, d.ins);
+    emit(std::move(d), Statement{.kind = Statement::Kind::instruction, .line = line, .name = "ret"});
 }
 
 void Lowering::set_guard(Draft& d, const Statement& s) {
@@ -114,12 +115,30 @@ Operand Lowering::warp_constant(WarpConstant::Kind kind, std::uint32_t number, s
 }
 
 // Where a variable lies, as a value; its space is known from the instruction that uses it.
-Operand Lowering::address_of(const Symbol& symbol, std::int64_t displacement, int bits) {
+Operand Lowering::address_of(const Symbol& symbol, std::int64_t displacement, int bits, const Statement& s) {
+    if (symbol.kind == Symbol::Kind::local && called_) {
+        const auto result = static_cast<std::uint32_t>(registers_.size());
+        registers_.push_back({static_cast<std::uint8_t>(bits)});
+        const Operand to{.offset = result, .bank = kBankVirtual, .bits = static_cast<std::uint8_t>(bits)};
+        Draft d{.ops = {to, in_frame(symbol)}, .dest = {true, false}, .guard = {.absent = true}};
+        d.ops[1].imm += displacement;
+        d.ins.op = d.ops.data();
+        select_frame_address(Choice{}, d.ins);
+        emit(std::move(d), s);
+        return to;
+    }
     const std::uint64_t value = symbol.value + static_cast<std::uint64_t>(displacement);
     if (symbol.kind == Symbol::Kind::shared || symbol.kind == Symbol::Kind::dynamic_shared)
         return warp_constant(WarpConstant::Kind::shared_address, static_cast<std::uint32_t>(value),
                              static_cast<std::uint8_t>(bits), symbol.kind == Symbol::Kind::dynamic_shared);
     return constant(value, bits);
+}
+
+// The address of a local variable: its frame's start and a displacement.
+Operand Lowering::in_frame(const Symbol& symbol) {
+    Operand o = called_ ? warp_constant(WarpConstant::Kind::frame, 0, 64) : constant(0, 64);
+    o.imm = static_cast<std::int64_t>(symbol.value);
+    return o;
 }
 
 bool Lowering::fit_value(Type type, bool dest, bool wide, const ast::Operand& o, const Statement& s, Draft& d,
@@ -171,9 +190,8 @@ bool Lowering::fit_value(Type type, bool dest, bool wide, const ast::Operand& o,
     }
     if (const auto symbol = find_symbol(o.text)) {
         if (bits_of(type) < 32) return why = "an address needs 32 or 64 bits", false;
-        return add(address_of(*symbol, static_cast<std::int64_t>(o.number.integer), bits_of(type)));
+        return add(address_of(*symbol, static_cast<std::int64_t>(o.number.integer), bits_of(type), s));
     }
-    static_cast<void>(s);
     return why = "'" + std::string(o.text) + "' is not declared", false;
 }
 
@@ -192,16 +210,15 @@ bool Lowering::fit_address(const ast::Operand& o, const Statement& s, Draft& d, 
                    false;
         base = {.offset = *found, .bank = kBankVirtual, .bits = bits};
     } else if (const auto symbol = find_symbol(o.text)) {
-        base = address_of(*symbol, 0, 64);
+        base = symbol->kind == Symbol::Kind::local ? in_frame(*symbol) : address_of(*symbol, 0, 64, s);
         // Call-scope parameters and the parameters of inlined functions lie in the thread's local memory.
         if (d.ins.space == Space::param && symbol->kind == Symbol::Kind::local) d.ins.space = Space::local;
     } else {
         return why = "'" + std::string(o.text) + "' is not declared", false;
     }
-    base.imm = displacement;
+    base.imm += displacement;
     d.ops.push_back(base);
     d.dest.push_back(false);
-    static_cast<void>(s);
     return true;
 }
 
@@ -316,6 +333,7 @@ bool Lowering::try_form(const Form& form, const Statement& s, const Choice& choi
         if (error.illegal) invalid("'" + spelled(s) + "': " + error.what(), where(s));
         unsupported("'" + spelled(s) + "': " + error.what(), where(s));
     }
+    uses_stack_ |= s.name == "alloca" || s.name == "stacksave" || s.name == "stackrestore";
     if (s.name == "exit" || s.name == "trap") d.flow = Draft::Flow::stop;
     note_part(d, choice);
     emit(std::move(d), s);

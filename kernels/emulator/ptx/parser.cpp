@@ -85,8 +85,15 @@ class Parser : TokenCursor {
             is_extern |= take().text == "extern";
         if (accept_dot("entry")) return function(true);
         if (accept_dot("func")) return function(false);
-        if (accept_dot("alias")) throw PtxUnsupported("'.alias' is not supported", {.ptx_line = now().line});
+        if (accept_dot("alias")) return alias();
         declare(module_.variables, is_extern);
+    }
+
+    void alias() {
+        const std::string_view name = word("a function name");
+        expect(',');
+        module_.aliases.emplace_back(name, word("a function name"));
+        expect(';');
     }
 
     static bool space_named(std::string_view name, Space& space) {
@@ -207,10 +214,14 @@ class Parser : TokenCursor {
 
     void parameters(std::vector<Variable>& list) {
         while (!accept(')')) {
-            if (now().is_dot("reg"))
-                throw PtxUnsupported("Function parameters in registers are not supported",
-                                     {.kernel = std::string(function_), .ptx_line = now().line});
-            list.push_back(variable());
+            if (accept_dot("reg")) {
+                Variable v{.space = Space::param, .in_register = true, .line = now().line};
+                v.type = type();
+                v.name = word("a register name");
+                list.push_back(v);
+            } else {
+                list.push_back(variable());
+            }
             if (!now().is(')')) expect(',');
         }
     }
@@ -322,16 +333,24 @@ class Parser : TokenCursor {
     void label(Function& f) {
         const Token& name = take();
         take();  // ':'
-        if (accept_dot("branchtargets")) {
+        if (accept_dot("callprototype")) {
+            auto signature = std::make_shared<ast::Signature>();
+            if (accept('(')) parameters(signature->returns);
+            word("'_'");
+            if (accept('(')) parameters(signature->params);
+            while (!accept(';'))  // .noreturn, .abi_preserve
+                skip_one("';'");
+            f.body.push_back({.kind = Statement::Kind::table,
+                              .line = name.line,
+                              .name = name.text,
+                              .prototype = std::move(signature)});
+        } else if (accept_dot("branchtargets") || accept_dot("calltargets")) {
             Statement table{.kind = Statement::Kind::table, .line = name.line, .name = name.text};
             do
                 table.labels.push_back(word("a label"));
             while (accept(','));
             expect(';');
             f.body.push_back(std::move(table));
-        } else if (accept_dot("callprototype") || accept_dot("calltargets")) {
-            while (!accept(';'))
-                skip_one("';'");
         } else {
             f.body.push_back({.kind = Statement::Kind::label, .line = name.line, .name = name.text});
         }

@@ -9,24 +9,27 @@ namespace emu {
 namespace {
 
 // Writes one initialiser element of `type`; the value of a symbol is its address.
-void put(std::byte* to, const ast::Operand& item, Type type, const std::vector<GlobalObject>& globals) {
+void put(std::byte* to, const ast::Operand& item, Type type, const std::vector<GlobalObject>& globals,
+         const CallGraph& calls) {
     std::uint64_t bits = item.number.integer;
     if (item.kind == ast::Operand::Kind::name) {
         const GlobalObject* found = nullptr;
         for (const GlobalObject& g : globals)
             if (g.name == item.text) found = &g;
-        if (found == nullptr)
+        const ast::Function* const function = calls.find(item.text);
+        if (found == nullptr && function == nullptr)
             throw PtxUnsupported(
                 "The initialiser names '" + std::string(item.text) + "', which is no earlier variable",
                 {.ptx_line = item.line});
-        bits = found->address + item.number.integer;
+        bits = (found != nullptr ? found->address : calls.address(*function)) + item.number.integer;
     } else if (item.number.kind == Number::Kind::fraction && type == Type::f32) {
         bits = std::bit_cast<std::uint32_t>(static_cast<float>(item.number.real));
     }
     std::memcpy(to, &bits, static_cast<std::size_t>(bits_of(type)) / 8);
 }
 
-GlobalObject make_global(const ast::Variable& v, const std::vector<GlobalObject>& earlier) {
+GlobalObject make_global(const ast::Variable& v, const std::vector<GlobalObject>& earlier,
+                         const CallGraph& calls) {
     if (v.bytes() > (std::uint64_t{1} << 31))
         throw PtxUnsupported("Variable '" + std::string(v.name) + "' is larger than 2 GiB",
                              {.ptx_line = v.line});
@@ -40,7 +43,7 @@ GlobalObject make_global(const ast::Variable& v, const std::vector<GlobalObject>
         if (at + element > g.size)
             throw PtxInvalid("Variable '" + g.name + "' has more initial values than elements",
                              {.ptx_line = v.line});
-        put(reinterpret_cast<std::byte*>(g.address) + at, item, v.type, earlier);
+        put(reinterpret_cast<std::byte*>(g.address) + at, item, v.type, earlier, calls);
         at += element;
     }
     return g;
@@ -50,15 +53,16 @@ GlobalObject make_global(const ast::Variable& v, const std::vector<GlobalObject>
 
 Program::Program(const std::string& text) {
     const ast::Module module = parse(text);
+    const CallGraph calls(module);
     for (const ast::Variable& v : module.variables) {
         if (v.space != Space::global && v.space != Space::constant) continue;
         if (v.is_extern)
             throw PtxUnsupported("Variable '" + std::string(v.name) + "' is defined in another module",
                                  {.ptx_line = v.line});
-        globals_.push_back(make_global(v, globals_));
+        globals_.push_back(make_global(v, globals_, calls));
     }
     for (const ast::Function& f : module.functions)
-        if (f.entry && f.has_body) kernels_.push_back(lower(module, f, globals_));
+        if (f.entry && f.has_body) kernels_.push_back(lower(module, calls, f, globals_));
 }
 
 const Kernel* Program::find(const std::string& name) const {

@@ -8,6 +8,7 @@
 
 #include "ir/instruction.hpp"
 #include "ptx/ast.hpp"
+#include "ptx/calls.hpp"
 
 namespace emu {
 
@@ -36,7 +37,7 @@ class Program {
 };
 
 // Lowers one entry function; `globals` gives the addresses of the module's variables.
-[[nodiscard]] Kernel lower(const ast::Module& module, const ast::Function& entry,
+[[nodiscard]] Kernel lower(const ast::Module& module, const CallGraph& calls, const ast::Function& entry,
                            const std::vector<GlobalObject>& globals);
 
 }  // namespace emu
