@@ -17,12 +17,7 @@ import numpy as np
 from mlacademy.gpu.tensor_map import TensorMap
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-NAN = {
-    "float16": bytes.fromhex("ff7f"),
-    "bfloat16": bytes.fromhex("ff7f"),
-    "float32": bytes.fromhex("ffffff7f"),
-    "float64": bytes.fromhex("ffffffffffffff7f"),
-}
+NAN = bytes.fromhex("f77f")  # of 16 bits, repeated for wider types
 
 
 def swizzled(mode: str, address: int) -> int:
@@ -65,18 +60,20 @@ class Copy:
         it = self.tensor_map
         steps = (1, *it.element_strides[1:])
         axes = [range(0, size, step) for size, step in zip(it.box, steps, strict=True)]
+        pitch = PITCH.get(it.swizzle, 128) if it.swizzle != "none" else it.box[0] * self.size
         elements = []
         for number, index in enumerate(itertools.product(*reversed(axes))):
             coordinates = tuple(c + k for c, k in zip(self.at, reversed(index), strict=True))
             inside = all(0 <= c < size for c, size in zip(coordinates, it.dims, strict=True))
-            place = swizzled(it.swizzle, self.offset + number * self.size)
+            row, column = divmod(number, it.box[0])
+            place = swizzled(it.swizzle, self.offset + row * pitch + column * self.size)
             byte = coordinates[0] * self.size + sum(c * s for c, s in zip(coordinates[1:], it.strides, strict=True))
             elements.append((coordinates, place, byte if inside else None))
         return elements
 
     def load(self, tensor: Bytes, shared: Bytes) -> None:
         """What a load does to shared memory."""
-        fill = NAN[self.tensor_map.dtype] if self.tensor_map.oob_fill == "nan" else bytes(self.size)
+        fill = NAN * (self.size // 2) if self.tensor_map.oob_fill == "nan" else bytes(self.size)
         for _, place, byte in self.taken():
             data = np.frombuffer(fill, np.uint8) if byte is None else tensor[byte : byte + self.size]
             shared[place : place + self.size] = data
@@ -91,12 +88,17 @@ class Copy:
 SIZES = {"uint8": 1, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "uint64": 8, "float64": 8}
 SIZES |= {"uint32": 4, "int64": 8, "float32_ftz": 4, "tfloat32": 4, "tfloat32_ftz": 4}
 PLAIN = tuple(SIZES)[:8]
-SPAN = {"none": 256, "32B": 32, "64B": 64}
+PITCH = {"32B": 32, "64B": 64}  # of rows in shared memory under a swizzle; otherwise 128
+
+
+MODES = ("none", "32B", "64B", "128B")
+ATOMS = ("128B_ATOM_32B", "128B_ATOM_64B", "128B_ATOM_32B_FLIP_8B")
 
 
 def random_copy(
     chooser: random.Random,
     *,
+    modes: tuple[str, ...] = MODES + ATOMS,
     store: bool = False,
     dtypes: tuple[str, ...] = PLAIN,
     narrow: bool = False,
@@ -109,9 +111,8 @@ def random_copy(
     dtype = chooser.choice(dtypes)
     size = SIZES[dtype]
     rank = chooser.randint(1, 5)
-    modes = ["none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_64B"]
-    swizzle = chooser.choice(modes if store else [*modes, "128B_ATOM_32B_FLIP_8B"])
-    span = min(SPAN.get(swizzle, 128), 256 * size)
+    swizzle = chooser.choice([mode for mode in modes if not (store and "FLIP" in mode)])
+    span = 256 if swizzle == "none" else PITCH.get(swizzle, 128)
     row = 16 * chooser.randint(1, span // 16) if narrow or swizzle == "none" else span
     box = [row // size]
     steps = [1] * rank
@@ -119,7 +120,10 @@ def random_copy(
         steps[0] = chooser.choice([1, 2, 4])
     for axis in range(1, rank):
         steps[axis] = chooser.choice([1, 1, 1, 2, 3])
-        room = 4096 // (row * math.prod(-(-b // s) for b, s in zip(box[1:], steps[1:], strict=False)))
+        room = 4096 // (
+            (row if swizzle == "none" else span)
+            * math.prod(-(-b // s) for b, s in zip(box[1:], steps[1:], strict=False))
+        )
         box.append(chooser.randint(1, max(1, min(room, 9))) if room > 0 else 1)
     dims = [chooser.randint(1, 2 * box[0]), *(chooser.randint(1, 6) for _ in range(rank - 1))]
     strides, reach = [], dims[0] * size

@@ -91,9 +91,8 @@ void fill(std::byte* place, u32 bytes, const TensorMap& map) {
         std::memset(place, 0, bytes);
         return;
     }
-    const u32 size = map.element().bits / 8;
-    for (u32 k = 0; k < bytes; k += size)
-        std::memcpy(place + k, &map.element().nan, size);
+    for (u32 k = 0; k < bytes; k += sizeof tensor_map::kNan)
+        std::memcpy(place + k, &tensor_map::kNan, sizeof tensor_map::kNan);
 }
 
 void load_part(std::byte* shared, const Box& part, const TensorMap& map) {

@@ -11,22 +11,14 @@ constexpr std::size_t kAddress = 8, kRank = 16, kType = 17, kInterleave = 18, kS
                       kPatch = 96;
 
 constexpr Element kElements[] = {
-    {"uint8", 8, 16, Kind::integer, 0},
-    {"uint16", 16, 16, Kind::integer, 0},
-    {"uint32", 32, 16, Kind::integer, 0},
-    {"int32", 32, 16, Kind::integer, 0},
-    {"uint64", 64, 16, Kind::integer, 0},
-    {"int64", 64, 16, Kind::integer, 0},
-    {"float16", 16, 16, Kind::floating, 0x7fff},
-    {"float32", 32, 16, Kind::floating, 0x7fffffff},
-    {"float32_ftz", 32, 16, Kind::floating, 0x7fffffff},
-    {"float64", 64, 16, Kind::floating, 0x7fffffffffffffff},
-    {"bfloat16", 16, 16, Kind::floating, 0x7fff},
-    {"tfloat32", 32, 16, Kind::floating, 0x7fffffff},
-    {"tfloat32_ftz", 32, 16, Kind::floating, 0x7fffffff},
-    {"16u4_align8b", 4, 16, Kind::sub_byte, 0},
-    {"16u4_align16b", 4, 8, Kind::sub_byte, 0},
-    {"16u6_align16b", 6, 12, Kind::sub_byte, 0},
+    {"uint8", 8, 16, Kind::integer},          {"uint16", 16, 16, Kind::integer},
+    {"uint32", 32, 16, Kind::integer},        {"int32", 32, 16, Kind::integer},
+    {"uint64", 64, 16, Kind::integer},        {"int64", 64, 16, Kind::integer},
+    {"float16", 16, 16, Kind::floating},      {"float32", 32, 16, Kind::floating},
+    {"float32_ftz", 32, 16, Kind::floating},  {"float64", 64, 16, Kind::floating},
+    {"bfloat16", 16, 16, Kind::floating},     {"tfloat32", 32, 16, Kind::floating},
+    {"tfloat32_ftz", 32, 16, Kind::floating}, {"16u4_align8b", 4, 16, Kind::sub_byte},
+    {"16u4_align16b", 4, 8, Kind::sub_byte},  {"16u6_align16b", 6, 12, Kind::sub_byte},
 };
 
 template <class T>
@@ -82,6 +74,9 @@ std::string check_box(const TensorMap& map) {
 
 const Element& TensorMap::element() const {
     return kElements[type];
+}
+std::uint32_t TensorMap::row_pitch() const {
+    return swizzle == Swizzle::none ? row_bytes() : span_of(swizzle);
 }
 
 bool is_map(ConstRecord record) {

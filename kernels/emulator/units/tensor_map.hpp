@@ -12,6 +12,8 @@
 namespace emu::tensor_map {
 
 constexpr std::uint32_t kBytes = 128;
+constexpr std::uint16_t kNan =
+    0x7ff7;  // what the fill mode "NaN" repeats outside of the tensor, for any type
 using Record = std::span<std::byte, kBytes>;
 using ConstRecord = std::span<const std::byte, kBytes>;
 
@@ -25,7 +27,6 @@ struct Element {
     std::uint32_t bits;
     std::uint32_t unit_data;
     Kind kind;
-    std::uint64_t nan;  // what the fill mode "NaN" puts outside of the tensor
 };
 
 struct TensorMap {
@@ -44,6 +45,8 @@ struct TensorMap {
     [[nodiscard]] std::uint32_t row_bytes() const {  // of a row of the box in shared memory
         return box[0] * element().bits * 2 / element().unit_data;
     }
+    // From row to row in shared memory: a swizzle gives each row a whole span, however short the row is.
+    [[nodiscard]] std::uint32_t row_pitch() const;
 };
 
 // Fills `map`; gives a sentence about what is wrong with the record, or nothing.

@@ -57,7 +57,7 @@ class Walk {
     }
 
     void row(std::uint64_t base, bool inside) {
-        const std::uint32_t start = shared_ + line_++ * map_.row_bytes();
+        const std::uint32_t start = shared_ + line_++ * map_.row_pitch();
         std::int64_t from = first_;
         for (std::uint32_t done = 0; done < map_.row_bytes(); done += grain_, from += unit_data_) {
             const std::uint32_t place = swizzled(map_.swizzle, start + done);
@@ -93,7 +93,7 @@ std::uint32_t extent(const TensorMap& map) {
     std::uint32_t rows = 1;
     for (std::uint32_t axis = 1; axis < map.rank; ++axis)
         rows *= (map.box[axis] + map.step[axis] - 1) / map.step[axis];
-    return rows * map.row_bytes();
+    return rows * map.row_pitch();
 }
 
 std::vector<Box> split(const Box& box, std::uint32_t parts) {
