@@ -78,8 +78,8 @@ def ring_trace(blocks: int = 6, stages: int = 2, ctas: int = 1, *, named: bool =
                 producer = max(producer, freed[s])
                 event(empty, producer, "pass", 1, 0, turn, 0)
             span(0, producer, producer + ISSUE, "sync", "mbarrier.arrive.expect_tx", 21)
+            event(full, producer, "expect_tx", 1, BYTES, turn, 0)
             event(full, producer, "arrive", 0, BYTES, turn, 0)
-            event(full, producer, "expect_tx", 0, BYTES, turn, 0)
             issued = producer + ISSUE
             landed = issued + QUEUE + LOAD
             ident = len(ops.rows) + 1

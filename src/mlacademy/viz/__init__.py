@@ -25,17 +25,20 @@ Core pictures (data always comes from the library):
     viz.swizzle_map("128B", row_bytes=128, column=2)           # where chunks land, and what the banks need
     viz.fragment_map("D", n=64, thread=37)                     # who holds which element of a wgmma operand
     viz.timeline(report.trace, role="producer")                # a traced run: warps, copies, barriers, buffers
+    viz.barrier_states(report.trace, "full[0]", step=4)        # an mbarrier after one event of a traced run
 
 The same under sliders; without ipywidgets, or with `MLACADEMY_STATIC=1`, the static picture of the default settings:
 
     viz.explore_token_bytes()    viz.explore_number_line()    viz.explore_compression()
     viz.explore_splits()         viz.explore_softmax()        viz.explore_combine()
     viz.explore_swizzle()        viz.explore_fragment()
+    viz.explore_timeline(trace)  viz.explore_barrier(trace)    # on a traced run
 
 Beside the pictures, the rule that `swizzle_map` counts by: `viz.bank_conflicts(addresses, access_bytes)`.
 """
 
 from mlacademy.gpu.shared_memory import bank_conflicts
+from mlacademy.viz.barrier_machine import barrier_states
 from mlacademy.viz.byte_map import token_bytes
 from mlacademy.viz.cache_sizes import compression
 from mlacademy.viz.charts import bars, heatmap, lines, scatter
@@ -57,14 +60,17 @@ from mlacademy.viz.studies import (
 )
 from mlacademy.viz.swizzle_tile import swizzle_map
 from mlacademy.viz.timeline import timeline
+from mlacademy.viz.trace_studies import explore_barrier, explore_timeline
 
 __all__ = [
     "Picture",
     "bank_conflicts",
+    "barrier_states",
     "bars",
     "combine_weights",
     "compression",
     "course_map",
+    "explore_barrier",
     "explore_combine",
     "explore_compression",
     "explore_fragment",
@@ -72,6 +78,7 @@ __all__ = [
     "explore_softmax",
     "explore_splits",
     "explore_swizzle",
+    "explore_timeline",
     "explore_token_bytes",
     "fragment_map",
     "heatmap",

@@ -18,18 +18,23 @@ HERE = Path(__file__).parent
 OWN_SETTINGS = "own settings"
 
 
-class PictureView(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget ships no types
+class View(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget ships no types
+    """What every view has: traits `title`, `text` (the twin), and `message`, what is wrong with the settings or ""."""
+
+    text = traitlets.Unicode().tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)
+    message = traitlets.Unicode().tag(sync=True)
+
+
+class PictureView(View):
     """The drawing, the line about the element under pointer or focus, and the text twin behind a button.
 
-    Traits: `svg`, `text`, `title` of the picture; `message`: what is wrong with the settings, or "".
+    Its own trait is `svg`, the picture.
     """
 
     _esm = HERE / "view.js"
     _css = HERE / "view.css"
     svg = traitlets.Unicode().tag(sync=True)
-    text = traitlets.Unicode().tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
-    message = traitlets.Unicode().tag(sync=True)
 
 
 class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
@@ -37,10 +42,10 @@ class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
 
     Attributes:
         controls: name -> the ipywidget whose `value` is that setting.
-        view: the `PictureView`. presets: the preset menu, or None.
+        view: what draws, a `PictureView` unless another is given. presets: the preset menu, or None.
     """
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, view: View | None = None) -> None:
         self.study = study
         self._quiet = False
         self.controls: dict[str, Any] = {}
@@ -56,7 +61,7 @@ class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
             self.presets.add_class("mla-wide")
             self.presets.observe(self._preset_chosen, names="value")
             boxes.insert(0, self.presets)
-        self.view = PictureView()
+        self.view = view or PictureView()
         grid = ipw.GridBox(
             boxes,
             layout={
@@ -110,13 +115,16 @@ class Explorer(ipw.VBox):  # type: ignore[misc]  # ipywidgets ships no types
             if self.presets is not None:
                 self.presets.value = self.study.name_of(self.settings) or OWN_SETTINGS
         try:
-            picture = self.study.draw(**self.settings)
+            with self.view.hold_sync():
+                self.show()
+                self.view.message = ""
         except (ValueError, TypeError) as problem:
             self.view.message = str(problem) if str(problem).endswith((".", "?")) else f"{problem}."
-            return
-        with self.view.hold_sync():
-            self.view.message = ""
-            self.view.title, self.view.svg, self.view.text = picture.title, picture.svg, picture.text
+
+    def show(self) -> None:
+        """Put what the settings give on the view; raise `ValueError` or `TypeError` where they make no sense."""
+        picture = self.study.draw(**self.settings)
+        self.view.title, self.view.svg, self.view.text = picture.title, picture.svg, picture.text
 
 
 _LOOK: dict[str, Any] = {"style": {"description_width": "116px"}, "layout": {"width": "auto"}}

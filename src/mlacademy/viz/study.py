@@ -115,10 +115,15 @@ def _same(a: Any, b: Any) -> bool:
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) if isinstance(b, float) else bool(a == b)
 
 
-def show(study: Study) -> Any:
-    """Return the study as a widget; as a static `Picture` with `MLACADEMY_STATIC=1` or without ipywidgets."""
+def show(study: Study, widget: Callable[[], Any] | None = None) -> Any:
+    """Return the study as a widget; as a static `Picture` with `MLACADEMY_STATIC=1` or without ipywidgets.
+
+    `widget` makes it; by default an `Explorer`, which shows the picture that the study draws.
+    """
     if os.environ.get("MLACADEMY_STATIC") == "1" or find_spec("anywidget") is None or find_spec("ipywidgets") is None:
         return study.picture()
+    if widget is not None:
+        return widget()
     from mlacademy.viz.explorer import Explorer
 
     return Explorer(study)

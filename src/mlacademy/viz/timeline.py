@@ -23,7 +23,7 @@ MOST_LANES, MOST_SHAPES, MOST_LINKS = 64, 3600, 120
 
 @dataclass(frozen=True)
 class Run:
-    """A trace, and what ended the run where it died: the sentence for the marker."""
+    """A trace, and what ended the run where it died: the words for the marker."""
 
     trace: Any
     died: str = ""
@@ -31,6 +31,8 @@ class Run:
 
 def run_of(given: Any, error: BaseException | None = None) -> Run:
     """Take a trace, a launch report with one, or the error of a traced launch; raise `TypeError` for anything else."""
+    if isinstance(given, Run):
+        return given
     if isinstance(given, BaseException):
         error = given
     trace = given if hasattr(given, "spans") else getattr(given, "trace", None)

@@ -1,0 +1,117 @@
+"""The events of one mbarrier in the order in which they happened: who did it, where, and the state after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from mlacademy.viz.timeline_facts import role_of
+
+
+@dataclass(frozen=True)
+class BarrierEvent:
+    """One event and the state after it.
+
+    Attributes:
+        kind: init, arrive, expect_tx, complete_tx, phase, wait or pass. words: the same as a sentence.
+        by: a warp's or an operation's name. warp: its number, `None` for an operation. source: "kernel.cu:41" or "".
+        pending, expected: arrivals still due in this phase, and of how many. tx: bytes owed; below 0 when bytes landed
+        before they were expected. phase: counts from 0; its parity is what a wait asks for.
+    """
+
+    kind: str
+    time: float
+    by: str
+    warp: tuple[int, int] | None
+    source: str
+    words: str
+    pending: int
+    expected: int
+    tx: int
+    phase: int
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """Arrivals due, arrivals expected, bytes owed, phase."""
+        return self.pending, self.expected, self.tx, self.phase
+
+
+def barriers_of(trace: Any) -> list[tuple[int, str]]:
+    """Return (CTA, name) of each barrier in the order in which they first appear, CTA after CTA."""
+    table = trace.barriers
+    pairs = dict.fromkeys((int(c), str(name)) for c, name in zip(table.cta, table.name, strict=True))
+    return sorted(pairs, key=lambda pair: pair[0])
+
+
+def barrier_log(trace: Any, name: str, cta: int) -> tuple[BarrierEvent, ...]:
+    """Return the events of a barrier, in order."""
+    table = trace.barriers
+    rows = np.flatnonzero((np.asarray(table.cta) == cta) & (np.array([str(n) for n in table.name]) == name))
+    log: list[BarrierEvent] = []
+    for row in rows:
+        kind = str(table.event[row])
+        by, warp, source = _actor(trace, int(row), kind)
+        state = tuple(int(column[row]) for column in (table.pending, table.expected, table.tx, table.phase))
+        if kind in ("wait", "pass") and log:
+            state = log[-1].state  # looking at a barrier does not change it
+        words = _words(kind, by, state[2] - (log[-1].tx if log else 0), state[3], state[1])
+        log.append(BarrierEvent(kind, float(table.time[row]), by, warp, source, words, *state))
+    return tuple(log)
+
+
+def waiting_at(log: Sequence[BarrierEvent], at: int) -> list[tuple[str, float]]:
+    """Return who stands at the barrier after event `at`, and since which cycle."""
+    since: dict[tuple[int, int], tuple[str, float]] = {}
+    for event in log[: at + 1]:
+        if event.warp is None:
+            continue
+        if event.kind == "wait":
+            since.setdefault(event.warp, (event.by, event.time))
+        elif event.kind == "pass":
+            since.pop(event.warp, None)
+    return list(since.values())
+
+
+def _words(kind: str, by: str, change: int, phase: int, expected: int) -> str:
+    count = f"{abs(change):,} bytes"
+    return {
+        "init": f"{by} initialises it for {expected:,} arrival{'' if expected == 1 else 's'} a phase",
+        "arrive": f"{by} arrives",
+        "expect_tx": f"{by} expects {count} more",
+        "complete_tx": f"{by}: {count} have landed",
+        "phase": f"phase {phase - 1} is over, phase {phase} begins",
+        "wait": f"{by} waits",
+        "pass": f"{by} goes on",
+    }.get(kind, f"{by}: {kind}")
+
+
+def _actor(trace: Any, row: int, kind: str) -> tuple[str, tuple[int, int] | None, str]:
+    """Return the name of who caused an event, the (CTA, warp) where it was a warp, and the source line."""
+    table = trace.barriers
+    number, cta = int(table.by[row]), int(table.cta[row])
+    if kind in ("complete_tx", "phase"):
+        found = np.flatnonzero(np.asarray(trace.operations.id) == number)
+        if len(found):
+            i = int(found[0])
+            what = str(trace.operations.kind[i]).replace("_", " ")
+            return f"{what} {number}", None, _line(trace, int(trace.operations.source_line[i]))
+    warps = trace.warps
+    found = np.flatnonzero((np.asarray(warps.cta) == cta) & (np.asarray(warps.warp) == number))
+    name = role_of(trace, int(found[0])) if len(found) else f"warp {number}"
+    return name, (cta, number), _span_line(trace, cta, number, float(table.time[row]))
+
+
+def _span_line(trace: Any, cta: int, warp: int, time: float) -> str:
+    """Return the source line that the warp was at."""
+    spans = trace.spans
+    mine = (np.asarray(spans.cta) == cta) & (np.asarray(spans.warp) == warp)
+    here = np.flatnonzero(mine & (np.asarray(spans.t0) <= time) & (np.asarray(spans.t1) >= time))
+    return _line(trace, int(spans.source_line[here[0]])) if len(here) else ""
+
+
+def _line(trace: Any, line: int) -> str:
+    return f"{PurePath(str(trace.files[0])).name}:{line}" if line > 0 and len(trace.files) else ""
