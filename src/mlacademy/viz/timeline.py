@@ -13,7 +13,8 @@ from mlacademy.viz.numbers import short
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.theme import INK, PINK
 from mlacademy.viz.timeline_facts import observers
-from mlacademy.viz.timeline_lanes import KEY_NAMES, KEYS, SECTIONS, Bars, Filter, Lane, choose, lanes_of
+from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
+from mlacademy.viz.timeline_lanes import SECTIONS, Bars, Lane, choose, lanes_of
 from mlacademy.viz.timeline_merge import fitting
 from mlacademy.viz.timeline_rows import GAP, HEIGHTS, PLOT_WIDTH, Rows, lane_height
 from mlacademy.viz.timeline_text import summary, twin
@@ -84,7 +85,7 @@ def timeline(
     run = run_of(trace, error)
     chosen = choose(run.trace, cta, role, barrier, buffer)
     low, high = window_of(run.trace, start, stop)
-    lanes = first_rows(lanes_of(run.trace, chosen), chosen)
+    lanes = lanes_of(run.trace, chosen, MOST_LANES)
     ctas = list(dict.fromkeys(lane.cta for lane in lanes))
     heading = title or f"Timeline, {short(float(run.trace.cycles))} cycles"
     if (low, high) != window_of(run.trace, None, None):
@@ -117,19 +118,6 @@ def window_of(trace: Any, start: float | None, stop: float | None) -> tuple[floa
     if not low < high:
         raise ValueError(f"start must lie before stop: start is {short(low)}, stop {short(high)}")
     return low, high
-
-
-def first_rows(lanes: list[Lane], chosen: Filter) -> list[Lane]:
-    """Return the lanes of as many whole CTAs as fit, one at least; of all that were asked for by number."""
-    if chosen.ctas:
-        return lanes
-    kept: list[Lane] = []
-    for cta in dict.fromkeys(lane.cta for lane in lanes):
-        more = [lane for lane in lanes if lane.cta == cta]
-        if kept and len(kept) + len(more) > MOST_LANES:
-            break
-        kept += more
-    return kept
 
 
 def _wrapped(line: str, most: int = 122) -> list[str]:
@@ -216,9 +204,9 @@ def _links(rows: Rows, trace: Any, lanes: Sequence[Lane], places: Sequence[float
     ends = [(lane, y, i) for lane, y in shown for i in range(len(lane.rows)) if rows.shows(float(lane.bars.stop[i]))]
     if len(ends) > MOST_LINKS:
         return
-    seen = observers(trace)
+    seen = observers(trace, {lane.cta for lane in lanes})
     for lane, y, i in ends:
-        who = seen[int(lane.rows[i])]
+        who = seen.get(int(lane.rows[i]))
         if who is not None and (who.cta, who.warp) in warps and rows.shows(who.time):
             bar = y + int(lane.bars.level[i]) * HEIGHTS["operations"] + 3
             rows.link(float(lane.bars.stop[i]), bar, who.time, warps[who.cta, who.warp] + HEIGHTS["warps"])

@@ -10,9 +10,10 @@ import traitlets
 
 from mlacademy.viz.explorer import HERE, Explorer, View
 from mlacademy.viz.study import Study
-from mlacademy.viz.timeline import Run, first_rows
+from mlacademy.viz.timeline import MOST_LANES, Run
 from mlacademy.viz.timeline_facts import observers
-from mlacademy.viz.timeline_lanes import KEY_NAMES, KEYS, Lane, choose, lanes_of
+from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
+from mlacademy.viz.timeline_lanes import Lane, choose, lanes_of
 from mlacademy.viz.timeline_text import summary, twin
 from mlacademy.viz.trace_studies import selected
 
@@ -40,7 +41,7 @@ class TimelineExplorer(Explorer):
     def show(self) -> None:
         """Send the lanes that the filters leave."""
         chosen = choose(self.run.trace, **selected(self.settings))
-        lanes = first_rows(lanes_of(self.run.trace, chosen), chosen)
+        lanes = lanes_of(self.run.trace, chosen, MOST_LANES)
         ctas = list(dict.fromkeys(lane.cta for lane in lanes))
         line = summary(self.run.trace, ctas, self.run.died)
         title = f"Timeline, {float(self.run.trace.cycles):,.0f} cycles"
@@ -53,7 +54,7 @@ def scene_of(run: Run, lanes: Sequence[Lane]) -> dict[str, Any]:
     """Return what the canvas draws, as plain data: lanes with their bars, steps and links; each sentence once."""
     texts: dict[str, int] = {}
     warps = {(lane.cta, lane.warp): place for place, lane in enumerate(lanes) if lane.section == "warps"}
-    seen = observers(run.trace) if any(len(lane.rows) for lane in lanes) else []
+    seen = observers(run.trace, {lane.cta for lane in lanes})
     rows = []
     for lane in lanes:
         row: dict[str, Any] = {
@@ -74,7 +75,7 @@ def scene_of(run: Run, lanes: Sequence[Lane]) -> dict[str, Any]:
                 "owed": lane.steps.tx.tolist(),
             }
         if len(lane.rows):
-            found = [(bar, seen[int(op)]) for bar, op in enumerate(lane.rows)]
+            found = [(bar, seen.get(int(op))) for bar, op in enumerate(lane.rows)]
             row["links"] = [
                 [bar, warps[who.cta, who.warp], round(who.time, 2)]
                 for bar, who in found

@@ -175,8 +175,10 @@ class Seen:
     time: float
 
 
-def observers(trace: Any) -> list[Seen | None]:
-    """Return, for each operation, the first wait that could go on because it was complete; `None` where none did.
+def observers(trace: Any, ctas: Iterable[int]) -> dict[int, Seen]:
+    """Return, for the operations of some CTAs, the first wait that could go on because they were complete.
+
+    The result is keyed by rows of `trace.operations`; what no wait saw is absent.
 
     An operation that signals a barrier is seen by the first warp of its CTA that passes this barrier after it ended;
     one without a barrier by the first wait of the issuing warp that ends after it (`wgmma.wait_group` and its kin).
@@ -184,12 +186,12 @@ def observers(trace: Any) -> list[Seen | None]:
     spans, ops = trace.spans, trace.operations
     by_barrier: dict[tuple[int, str], list[tuple[float, int]]] = {}
     by_warp: dict[tuple[int, int], list[tuple[float, int]]] = {}
-    events = trace.barriers
+    events, wanted = trace.barriers, list(ctas)
     barriers = {str(name) for name in events.name}
-    for i in np.flatnonzero(np.asarray(events.event) == "pass"):
+    for i in np.flatnonzero((np.asarray(events.event) == "pass") & np.isin(events.cta, wanted)):
         place = (int(events.cta[i]), str(events.name[i]))
         by_barrier.setdefault(place, []).append((float(events.time[i]), int(events.by[i])))
-    for i in np.flatnonzero(np.asarray(spans.kind) == "wait"):
+    for i in np.flatnonzero((np.asarray(spans.kind) == "wait") & np.isin(spans.cta, wanted)):
         cta, warp, end = int(spans.cta[i]), int(spans.warp[i]), float(spans.t1[i])
         name = str(spans.object[i])
         if name not in barriers:
@@ -197,10 +199,11 @@ def observers(trace: Any) -> list[Seen | None]:
     for waits in (*by_barrier.values(), *by_warp.values()):
         waits.sort()
     none: list[tuple[float, int]] = []
-    seen: list[Seen | None] = []
-    for row in range(len(ops.cta)):
+    seen: dict[int, Seen] = {}
+    for row in np.flatnonzero(np.isin(ops.cta, wanted)):
         cta, name, end = int(ops.cta[row]), str(ops.barrier[row]), float(ops.t_end[row])
         waits = by_barrier.get((cta, name), none) if name else by_warp.get((cta, int(ops.warp[row])), none)
         at = bisect.bisect_left(waits, (end - 1e-9, -1))
-        seen.append(Seen(cta, waits[at][1], waits[at][0]) if at < len(waits) else None)
+        if at < len(waits):
+            seen[int(row)] = Seen(cta, waits[at][1], waits[at][0])
     return seen

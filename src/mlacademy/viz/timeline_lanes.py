@@ -11,47 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlacademy.viz.numbers import plural, short
-from mlacademy.viz.theme import BLUE, BROWN, INK, ORANGE, PINK, PURPLE, TEAL
 from mlacademy.viz.timeline_facts import FAMILIES, FAMILY_WORDS, role_of
+from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Key:
-    """How one kind of bar looks and what the legend calls it."""
-
-    words: str
-    colour: str
-    tint: float
-    hatched: bool = False
-    line: bool = False
-
-
-KEYS = {
-    "alu": Key("arithmetic", BLUE, 0.75),
-    "memory": Key("global memory", PURPLE, 0.75),
-    "shared": Key("shared memory", BROWN, 0.75),
-    "mma": Key("tensor cores", ORANGE, 0.85),
-    "async": Key("issues copies", TEAL, 0.85),
-    "sync": Key("synchronises", PINK, 0.75),
-    "control": Key("control", INK, 0.45),
-    "wait": Key("waits", INK, 1.0, hatched=True),
-    "faded": Key("not selected", INK, 0.1),
-    "loads": Key("TMA load", TEAL, 0.75),
-    "wgmma": Key("wgmma", ORANGE, 0.75),
-    "stores": Key("bulk store", PURPLE, 0.75),
-    "cp.async": Key("cp.async", BROWN, 0.75),
-    "remote": Key("remote store", PINK, 0.75),
-    "even": Key("even phase", INK, 0.3),
-    "odd": Key("odd phase", INK, 0.12),
-    "write": Key("written", TEAL, 0.75),
-    "read": Key("read", BLUE, 0.4),
-    "pending": Key("arrivals due", ORANGE, 1.0, line=True),
-    "owed": Key("bytes owed", TEAL, 0.45),
-}
-KEY_NAMES = tuple(KEYS)
 SECTIONS = ("warps", "operations", "barriers", "buffers")
 
 
@@ -125,16 +91,23 @@ def choose(trace: Any, cta: Any = None, role: Any = None, barrier: Any = None, b
     return Filter(*picked)
 
 
-def lanes_of(trace: Any, chosen: Filter) -> list[Lane]:
-    """Return the rows of a trace, CTA after CTA: warps, operations, barriers, buffers."""
+def lanes_of(trace: Any, chosen: Filter, most: int | None = None) -> list[Lane]:
+    """Return the rows of a trace, CTA after CTA: warps, operations, barriers, buffers.
+
+    With `most`, of as many whole CTAs as fit into so many rows, one at least, unless CTAs were chosen by number.
+    """
     lanes: list[Lane] = []
     rows = _connected(trace, chosen)
-    for cta in sorted({int(c) for c in trace.warps.cta}):
-        if not chosen.ctas or cta in chosen.ctas:
-            lanes += _warps(trace, cta, chosen, rows)
-            lanes += _operations(trace, cta, chosen)
-            lanes += _barriers(trace, cta, rows)
-            lanes += _buffers(trace, cta, rows)
+    for cta in chosen.ctas or sorted({int(c) for c in trace.warps.cta}):
+        more = [
+            *_warps(trace, cta, chosen, rows),
+            *_operations(trace, cta, chosen),
+            *_barriers(trace, cta, rows),
+            *_buffers(trace, cta, rows),
+        ]
+        if most is not None and lanes and len(lanes) + len(more) > most and not chosen.ctas:
+            break
+        lanes += more
     return lanes
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlacademy.viz.numbers import short
-from mlacademy.viz.timeline_lanes import KEY_NAMES, KEYS, Bars, Lane, Steps
+from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
+from mlacademy.viz.timeline_lanes import Bars, Lane, Steps
 
 LEAST_PIXELS = 0.75
 

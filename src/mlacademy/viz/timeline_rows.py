@@ -9,7 +9,8 @@ import numpy as np
 from mlacademy.viz.canvas import WIDTH, Canvas
 from mlacademy.viz.numbers import plural, short
 from mlacademy.viz.theme import INK
-from mlacademy.viz.timeline_lanes import KEY_NAMES, KEYS, Bars, Lane
+from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
+from mlacademy.viz.timeline_lanes import Bars, Lane
 from mlacademy.viz.timeline_merge import thinned
 
 PLOT_X = 138.0
