@@ -410,3 +410,17 @@ def test_mistake_needs_evidence() -> None:
         KernelMistake("x", "y", HINTS)
     with pytest.raises(ValueError, match="at most one beside its signs"):
         KernelMistake("x", "y", HINTS, model=lambda: 0, when=lambda *_: True, signs=(Sign("race"),))
+
+
+def test_sign_may_look_into_the_answers_text_but_not_into_its_comments(exercise: CudaExercise) -> None:
+    unfenced = kernel().replace("fence_mbarrier_init();", "/* careful */")
+    rule = judge(exercise, unfenced).kind
+
+    def told(**looks_for: str) -> str:
+        mistake = KernelMistake("seen", "It stands there.", HINTS, signs=(Sign(rule, **looks_for),))
+        return judge(replace(exercise, misconceptions=(mistake,)), unfenced).kind
+
+    assert told(answer=r"mbarrier_init\(") == "seen"
+    assert told(answer="careful") == rule
+    assert told(lacks="careful") == "seen"
+    assert told(lacks=r"mbarrier_init\(") == rule

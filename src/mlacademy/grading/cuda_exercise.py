@@ -83,7 +83,8 @@ class Report:
     """What the emulator reported, in the judge's hands.
 
     ``rule`` is the emulator's stable key (``deadlock``, ``race``, ``bounds`` …), ``object`` the buffer or barrier,
-    ``line`` the learner's line number and ``code`` its text, ``waits`` a deadlock's table.
+    ``line`` the learner's line number and ``code`` its text, ``waits`` a deadlock's table, ``answer`` the learner's
+    whole text without comments.
     """
 
     rule: str
@@ -92,6 +93,7 @@ class Report:
     line: int = 0
     code: str = ""
     waits: Sequence[Mapping[str, Any]] = ()
+    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,24 +101,34 @@ class Sign:
     """How a report looks that a known mistake brings about: every condition given must hold.
 
     ``rule`` is one key or several; ``object``, ``text`` and ``code`` are regular expressions, to be found in the
-    report's object, in its text, and in the learner's line that it points at. ``waits`` is asked about a deadlock's
-    table, each row a mapping as in `mlacademy.gpu.Deadlock.waits`, and ``when`` about the whole report.
+    report's object, in its text, and in the learner's line that it points at; ``answer`` in the learner's whole text
+    without comments, for what a report alone cannot tell, such as a wrong count; ``lacks`` must not be found there.
+    ``waits`` is asked about a deadlock's table, each row a mapping as in `mlacademy.gpu.Deadlock.waits`, and ``when``
+    about the whole report.
     """
 
     rule: str | tuple[str, ...]
     object: str = ""
     text: str = ""
     code: str = ""
+    answer: str = ""
+    lacks: str = ""
     waits: Callable[[Sequence[Mapping[str, Any]]], bool] | None = None
     when: Callable[[Report], bool] | None = None
 
     def fits(self, report: Report) -> bool:
         """Whether ``report`` bears this sign."""
         rules = (self.rule,) if isinstance(self.rule, str) else self.rule
-        parts = ((self.object, report.object), (self.text, report.text), (self.code, report.code))
+        parts = (
+            (self.object, report.object),
+            (self.text, report.text),
+            (self.code, report.code),
+            (self.answer, report.answer),
+        )
         return (
             report.rule in rules
             and all(re.search(pattern, part) for pattern, part in parts if pattern)
+            and not (self.lacks and re.search(self.lacks, report.answer))
             and (self.waits is None or self.waits(report.waits))
             and (self.when is None or self.when(report))
         )

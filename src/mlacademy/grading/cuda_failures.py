@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mlacademy.gpu.includes import without_comments
 from mlacademy.grading.cuda_exercise import CudaExercise, Report
 from mlacademy.grading.failures import Failure
 
@@ -76,6 +77,7 @@ def report_of(data: Mapping[str, Any], source: str, name: str) -> Report:
         line=line,
         code=lines[line - 1].strip() if 0 < line <= len(lines) else "",
         waits=waits,
+        answer=without_comments(source),
     )
 
 
