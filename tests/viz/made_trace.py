@@ -39,9 +39,9 @@ class Table:
 
 def ring_trace(blocks: int = 6, stages: int = 2, ctas: int = 1, *, named: bool = True, error: Any = None) -> Any:
     """A run of `blocks` blocks through `stages` buffers in each of `ctas` CTAs, one after the other by 5 cycles."""
-    spans = Table("cta warp t0 t1 kind what ptx_line source_file source_line object role")
+    spans = Table("cta warp t0 t1 kind what ptx_line source_file source_line object role instructions")
     ops = Table("id kind cta warp t_issue t_start t_end bytes reads writes barrier source_line")
-    barriers = Table("cta offset name time event pending expected tx phase by")
+    barriers = Table("cta offset name time event pending expected tx phase by by_cta by_operation")
     accesses = Table("cta buffer t0 t1 mode by")
     warps, buffers = Table("cta warp role"), Table("cta name offset bytes")
     end = 0.0
@@ -51,20 +51,22 @@ def ring_trace(blocks: int = 6, stages: int = 2, ctas: int = 1, *, named: bool =
             warps.add(cta, warp, role)
         for s in range(stages):
             buffers.add(cta, f"k[{s}]", 1024 + BYTES * s, BYTES)
-            barriers.add(cta, 8 * s, f"full[{s}]", 0.0, "init", 1, 1, 0, 0, 0)
-            barriers.add(cta, 64 + 8 * s, f"empty[{s}]", 0.0, "init", 1, 1, 0, 0, 0)
+            barriers.add(cta, 8 * s, f"full[{s}]", 0.0, "init", 1, 1, 0, 0, 0, cta, False)
+            barriers.add(cta, 64 + 8 * s, f"empty[{s}]", 0.0, "init", 1, 1, 0, 0, 0, cta, False)
 
         def span(
             warp: int, t0: float, t1: float, kind: str, what: str, line: int, on: str = "", cta: int = cta
         ) -> None:
             role = ("producer", "consumer")[warp] if named else ""
-            spans.add(cta, warp, float(t0), float(t1), kind, what, 10 * line, 0, line, on, role)
+            spans.add(cta, warp, float(t0), float(t1), kind, what, 10 * line, 0, line, on, role, 1)
 
         def event(
             name: str, time: float, kind: str, pending: int, tx: int, phase: int, by: int, cta: int = cta
         ) -> None:
             base = 0 if name.startswith("full") else 64
-            barriers.add(cta, base + 8 * int(name[-2]), name, float(time), kind, pending, 1, tx, phase, by)
+            lands = name.startswith("full") and kind in ("complete_tx", "phase")
+            place = base + 8 * int(name[-2])
+            barriers.add(cta, place, name, float(time), kind, pending, 1, tx, phase, by, cta, lands)
 
         producer = consumer = 5.0 * cta
         freed = [0.0] * stages

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from mlacademy.viz.timeline_facts import role_of
+from mlacademy.viz.timeline_lanes import source
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,9 @@ class BarrierEvent:
     """One event and the state after it.
 
     Attributes:
-        kind: init, arrive, expect_tx, complete_tx, phase, wait or pass. words: the same as a sentence.
-        by: a warp's or an operation's name. warp: its number, `None` for an operation. source: "kernel.cu:41" or "".
+        kind: init, arrive, expect_arrive, expect_tx, complete_tx, phase, wait, pass or inval. words: the same as a
+        sentence. by: a warp's or an operation's name. warp: its number, `None` for an operation. source: "kernel.cu:41", with "…"
+        where a span of many instructions began there; or "".
         pending, expected: arrivals still due in this phase, and of how many. tx: bytes owed; below 0 when bytes landed
         before they were expected. phase: counts from 0; its parity is what a wait asks for.
     """
@@ -80,7 +81,9 @@ def _words(kind: str, by: str, change: int, phase: int, expected: int) -> str:
     count = f"{abs(change):,} bytes"
     return {
         "init": f"{by} initialises it for {expected:,} arrival{'' if expected == 1 else 's'} a phase",
+        "inval": f"{by} ends its life",
         "arrive": f"{by} arrives",
+        "expect_arrive": f"{by} expects one arrival more",
         "expect_tx": f"{by} expects {count} more",
         "complete_tx": f"{by}: {count} have landed",
         "phase": f"phase {phase - 1} is over, phase {phase} begins",
@@ -92,26 +95,28 @@ def _words(kind: str, by: str, change: int, phase: int, expected: int) -> str:
 def _actor(trace: Any, row: int, kind: str) -> tuple[str, tuple[int, int] | None, str]:
     """Return the name of who caused an event, the (CTA, warp) where it was a warp, and the source line."""
     table = trace.barriers
-    number, cta = int(table.by[row]), int(table.cta[row])
-    if kind in ("complete_tx", "phase"):
-        found = np.flatnonzero(np.asarray(trace.operations.id) == number)
-        if len(found):
-            i = int(found[0])
-            what = str(trace.operations.kind[i]).replace("_", " ")
-            return f"{what} {number}", None, _line(trace, int(trace.operations.source_line[i]))
+    number, cta = int(table.by[row]), int(table.by_cta[row])
+    if table.by_operation[row]:
+        i = number - 1  # operations are numbered from 1 in the order of their rows
+        what = str(trace.operations.kind[i]).replace("_", " ")
+        line = int(trace.operations.source_line[i])
+        return f"{what} {number}", None, f"line {line}" if line > 0 else ""
     warps = trace.warps
     found = np.flatnonzero((np.asarray(warps.cta) == cta) & (np.asarray(warps.warp) == number))
     name = role_of(trace, int(found[0])) if len(found) else f"warp {number}"
-    return name, (cta, number), _span_line(trace, cta, number, float(table.time[row]))
+    away = "" if cta == int(table.cta[row]) else f" of CTA {cta}"
+    return name + away, (cta, number), _span_line(trace, cta, number, float(table.time[row]), kind)
 
 
-def _span_line(trace: Any, cta: int, warp: int, time: float) -> str:
-    """Return the source line that the warp was at."""
+def _span_line(trace: Any, cta: int, warp: int, time: float, kind: str) -> str:
+    """Return the source line that the warp was at; with "…" where a span of many instructions began there."""
     spans = trace.spans
     mine = (np.asarray(spans.cta) == cta) & (np.asarray(spans.warp) == warp)
     here = np.flatnonzero(mine & (np.asarray(spans.t0) <= time) & (np.asarray(spans.t1) >= time))
-    return _line(trace, int(spans.source_line[here[0]])) if len(here) else ""
-
-
-def _line(trace: Any, line: int) -> str:
-    return f"{PurePath(str(trace.files[0])).name}:{line}" if line > 0 and len(trace.files) else ""
+    waits = here[np.asarray(spans.kind)[here] == "wait"]
+    works = here[np.asarray(spans.kind)[here] != "wait"]
+    chosen = waits if kind in ("wait", "pass") and len(waits) else works if len(works) else waits
+    if not len(chosen):
+        return ""
+    at = int(chosen[-1])
+    return source(trace, spans, at).removeprefix(", ") + ("…" if int(spans.instructions[at]) > 1 else "")

@@ -188,6 +188,7 @@ def observers(trace: Any, ctas: Iterable[int]) -> dict[int, Seen]:
     by_warp: dict[tuple[int, int], list[tuple[float, int]]] = {}
     events, wanted = trace.barriers, list(ctas)
     barriers = {str(name) for name in events.name}
+    # Waiting is local, so whoever passes is a warp of the barrier's CTA.
     for i in np.flatnonzero((np.asarray(events.event) == "pass") & np.isin(events.cta, wanted)):
         place = (int(events.cta[i]), str(events.name[i]))
         by_barrier.setdefault(place, []).append((float(events.time[i]), int(events.by[i])))
