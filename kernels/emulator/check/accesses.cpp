@@ -91,13 +91,13 @@ bool Monitor::touch_row(Warp& w, const Instruction& ins, std::uint32_t mask, std
 
 bool Monitor::touch_local(Warp& w, const Instruction& ins, std::uint32_t mask, std::byte* const* at,
                           std::uint32_t bytes, Warp::Access access) {
-    const std::size_t size = std::size_t{w.kernel().local_bytes} * 32;
-    if (size == 0 || static_cast<std::size_t>(at[std::countr_zero(mask)] - w.local()) >= size) return false;
+    const std::size_t size = w.local_stride() * 32;
+    if (size == 0 || static_cast<std::size_t>(at[std::countr_zero(mask)] - w.local(0)) >= size) return false;
     auto& written = local_written_[&w];
     written.resize(size);
     for (std::uint32_t left = mask; left != 0; left &= left - 1) {
         const int l = std::countr_zero(left);
-        const auto place = written.begin() + (at[l] - w.local());
+        const auto place = written.begin() + (at[l] - w.local(0));
         if (access == Warp::Access::read && std::all_of(place, place + bytes, [](auto b) { return b == 0; }))
             unwritten({w, ins, 1u << l, false, bytes}, "local memory", "a local variable");
         if (access != Warp::Access::read) std::fill_n(place, bytes, std::uint8_t{1});

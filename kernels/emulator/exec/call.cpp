@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "exec/pointers.hpp"
 #include "machine/call_stack.hpp"
 
 namespace emu {
@@ -50,6 +51,14 @@ u32 find_function(Warp& w, const Instruction& i, const CallSite& site, int lane)
     return static_cast<u32>(found - functions.begin());
 }
 
+// What a call copies counts as written.
+void copy_observed(Warp& w, const Instruction& i, int lane, std::byte* to, const std::byte* from, u32 bytes) {
+    Pointers p;
+    p.at[lane] = to;
+    observe(w, i, 1u << lane, p.at, bytes, Warp::Access::write);
+    std::memcpy(to, from, bytes);
+}
+
 // Moves one lane into a new frame.
 void push(Warp& w, const Instruction& i, u32 number, int lane) {
     const Kernel& k = w.kernel();
@@ -79,15 +88,15 @@ void push(Warp& w, const Instruction& i, u32 number, int lane) {
     std::byte* const local = w.local(lane);
     std::memset(local + base, 0xff, f.frame_bytes);
     for (std::size_t a = 0; a < site.arguments.size(); ++a)
-        std::memcpy(local + base + f.params[a].offset, local + frame + site.arguments[a].offset,
-                    f.params[a].size);
+        copy_observed(w, i, lane, local + base + f.params[a].offset, local + frame + site.arguments[a].offset,
+                      f.params[a].size);
     frames.push_back(std::move(call));
     frame = base;
     top = static_cast<u32>(end);
 }
 
 // Moves one lane back; gives where it goes on.
-u32 pop(Warp& w, int lane) {
+u32 pop(Warp& w, const Instruction& i, int lane) {
     const Kernel& k = w.kernel();
     CallStack& stack = w.stack();
     auto& frames = stack.frames[static_cast<std::size_t>(lane)];
@@ -98,8 +107,8 @@ u32 pop(Warp& w, int lane) {
     u64& frame = w.frame()[lane];
     std::byte* const local = w.local(lane);
     for (std::size_t r = 0; r < site.results.size(); ++r)
-        std::memcpy(local + call.caller_frame + site.results[r].offset, local + frame + f.returns[r].offset,
-                    f.returns[r].size);
+        copy_observed(w, i, lane, local + call.caller_frame + site.results[r].offset,
+                      local + frame + f.returns[r].offset, f.returns[r].size);
     std::size_t at = 0;
     for (const Operand& o : f.registers) {
         std::memcpy(lane_part(w, o, lane), call.saved.data() + at, lane_bytes(o));
@@ -172,10 +181,10 @@ Step restore_stack(Warp& w, const Instruction& i, u32 mask) {
 
 }  // namespace
 
-Step return_from_call(Warp& w, const Instruction&, u32 mask) {
+Step return_from_call(Warp& w, const Instruction& i, u32 mask) {
     u32 pc[32];
     for (int l = 0; l < 32; ++l)
-        if (mask >> l & 1) pc[l] = pop(w, l);
+        if (mask >> l & 1) pc[l] = pop(w, i, l);
     return w.scatter(pc, mask);
 }
 
