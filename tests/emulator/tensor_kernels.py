@@ -85,7 +85,8 @@ def run(
 ) -> tuple[Bytes, Bytes]:
     """The tensor and shared memory (of all CTAs) after `body`, whose tensor holds these bytes before."""
     it = copy.tensor_map
-    it.tensor[:] = tensor
+    if tensor is not it.tensor:
+        it.tensor[:] = tensor
     out = aligned(shared.size)  # a kernel may keep a tensor map there
     size = shared.size // SHARED
     at = np.array((*copy.at, 0, 0, 0, 0)[:5], np.int32).tobytes()
