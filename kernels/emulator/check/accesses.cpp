@@ -57,7 +57,11 @@ void Monitor::touch_shared(Warp& w, const Instruction& ins, int lane, Cta& cta, 
     WarpState& s = state(w);
     const bool reads = access != Warp::Access::write, writes = access != Warp::Access::read;
     const Act act{w, ins, 1u << lane, writes, bytes};
-    if (&cta != &w.cta()) visits(w, ins, 1u << lane, cta);
+    if (&cta != &w.cta()) {
+        visits(w, ins, 1u << lane, cta);
+        state(cta).touched.raise(s.self,
+                                 s.now.known[s.self]);  // operations are waited for by their completion
+    }
     const std::byte* const place = cta.shared() + offset;
     if (strong) acquire_location(s, place);
     const Epoch moment = now(s, w, ins);

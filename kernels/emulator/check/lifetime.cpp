@@ -16,7 +16,6 @@ void Monitor::visits(Warp& w, const Instruction& ins, std::uint32_t lanes, Cta& 
                who(w) + " reaches into the shared memory of " + name + ", which has exited",
                "Let every CTA of the cluster wait at a cluster barrier before it exits.",
                "shared memory of " + name);
-    there.touched.raise(s.self, s.now.known[s.self]);
     if ((s.started >> cta.rank & 1) != 0) return;
     for (const auto& warp : cta.warps)
         if (s.now.known[state(*warp).self] > 0) {

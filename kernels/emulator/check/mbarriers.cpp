@@ -86,8 +86,8 @@ void Monitor::mbarrier_inval(Warp& w, const Instruction& ins, int lane, std::uin
 }
 
 void Monitor::mbarrier_used(Warp& w, const Instruction& ins, int lane, Cta& cta, std::uint32_t offset) {
-    if (&cta != &w.cta()) visits(w, ins, 1u << lane, cta);
     WarpState& s = state(w);
+    if (&cta != &w.cta()) visits(w, ins, 1u << lane, cta);
     Mbarrier& b = mbarrier(cta, offset);
     if (b.live && !s.now.known.knows(b.init))
         report("barrier-init", {w, ins, 1u << lane, false, kBarrierBytes},
@@ -126,6 +126,7 @@ void Monitor::signals(const AsyncOp& op) {
 
 void Monitor::mbarrier_arrived(Warp& w, const Cta& cta, std::uint32_t offset, bool relaxed) {
     WarpState& s = state(w);
+    if (&cta != &w.cta()) state(cta).touched.raise(s.self, s.now.known[s.self]);
     mbarrier(cta, offset).sync.coming.join(relaxed ? s.published : s.now);
     tick(s);
 }
