@@ -18,8 +18,8 @@ class BarrierEvent:
 
     Attributes:
         kind: init, arrive, expect_arrive, expect_tx, complete_tx, phase, wait, pass or inval. words: the same as a
-        sentence. by: a warp's or an operation's name. warp: its number, `None` for an operation. source: "kernel.cu:41", with "…"
-        where a span of many instructions began there; or "".
+        sentence. by: a warp's or an operation's name. warp: its CTA and number, `None` for an operation.
+        source: "kernel.cu:41", with "…" where a span of many instructions began there; or "".
         pending, expected: arrivals still due in this phase, and of how many. tx: bytes owed; below 0 when bytes landed
         before they were expected. phase: counts from 0; its parity is what a wait asks for.
     """

@@ -140,7 +140,7 @@ def _legend(canvas: Canvas, bars: Sequence[Bars], lanes: Sequence[Lane], hatch: 
     names += ["pending", "owed"] if used["barriers"] else []
     x = 0.0
     for look in (KEYS[name] for name in names):
-        width = 19 + 7.0 * len(look.words) + 12
+        width = 19 + 7.4 * len(look.words) + 12
         if x + width > WIDTH:
             x, y = 0.0, y + 17
         if look.line:
