@@ -40,7 +40,7 @@ class Table:
 def ring_trace(blocks: int = 6, stages: int = 2, ctas: int = 1, *, named: bool = True, error: Any = None) -> Any:
     """A run of `blocks` blocks through `stages` buffers in each of `ctas` CTAs, one after the other by 5 cycles."""
     spans = Table("cta warp t0 t1 kind what ptx_line source_file source_line object role instructions")
-    ops = Table("id kind cta warp t_issue t_start t_end bytes reads writes barrier source_line")
+    ops = Table("id kind cta warp t_issue t_start t_read t_end bytes reads writes barrier source_line")
     barriers = Table("cta offset name time event pending expected tx phase by by_cta by_operation")
     accesses = Table("cta buffer t0 t1 mode by")
     warps, buffers = Table("cta warp role"), Table("cta name offset bytes")
@@ -86,7 +86,19 @@ def ring_trace(blocks: int = 6, stages: int = 2, ctas: int = 1, *, named: bool =
             landed = issued + QUEUE + LOAD
             ident = len(ops.rows) + 1
             ops.add(
-                ident, "tensor_load", cta, 0, issued, issued + QUEUE, landed, BYTES, ("global",), (buffer,), full, 22
+                ident,
+                "tensor_load",
+                cta,
+                0,
+                issued,
+                issued + QUEUE,
+                landed,
+                landed,
+                BYTES,
+                ("global",),
+                (buffer,),
+                full,
+                22,
             )
             accesses.add(cta, buffer, issued + QUEUE, landed, "write", f"operation {ident}")
             span(0, issued, issued + ISSUE, "memory", "cp.async.bulk.tensor.2d", 22)
@@ -101,9 +113,9 @@ def ring_trace(blocks: int = 6, stages: int = 2, ctas: int = 1, *, named: bool =
             span(1, consumer, consumer + ISSUE, "mma", "wgmma.mma_async", 31)
             begun = consumer + ISSUE
             ident = len(ops.rows) + 1
-            ops.add(ident, "wgmma", cta, 1, begun, begun, begun + MATH, 0, (buffer,), (), "", 31)
+            ops.add(ident, "wgmma", cta, 1, begun, begun, begun + MATH, begun + MATH, 0, (buffer,), (), "", 31)
             accesses.add(cta, buffer, begun, begun + MATH, "read", f"operation {ident}")
-            span(1, begun, begun + MATH, "wait", "wgmma.wait_group", 32, "wgmma")
+            span(1, begun, begun + MATH, "wait", "wgmma.wait_group", 32, "wgmma groups")
             consumer = begun + MATH
             span(1, consumer, consumer + ISSUE, "sync", "mbarrier.arrive", 33)
             freed[s] = consumer
@@ -119,6 +131,7 @@ def ring_trace(blocks: int = 6, stages: int = 2, ctas: int = 1, *, named: bool =
         accesses=accesses.columns(),
         warps=warps.columns(),
         buffers=buffers.columns(),
+        kernel="ring",
         files=FILES,
         cycles=end,
         error=error,

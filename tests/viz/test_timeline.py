@@ -114,7 +114,7 @@ def test_spans_outside_a_chosen_barrier_turn_grey() -> None:
 def test_window_cuts_the_cycles() -> None:
     trace = ring_trace(blocks=6)
     picture = timeline(trace, start=300, stop=500)
-    assert picture.title == f"Timeline, {trace.cycles:,.0f} cycles: 300 to 500"
+    assert picture.title == f"Timeline of ring: {trace.cycles:,.0f} cycles, 300 to 500"
     assert all(start <= 500 and stop >= 300 for _, start, stop, _ in bars(picture.svg))
     assert all(
         r[0] >= PLOT_X - 0.01 and r[0] + r[2] <= PLOT_X + PLOT_WIDTH + 0.8 for r in rectangles(picture.svg, ", cycles ")

@@ -45,10 +45,11 @@ def test_links_lead_to_the_lane_of_the_warp_that_saw_the_operation(explore: Any)
     loads = [lane for lane in lanes if lane["name"] == "TMA loads"]
     for lane in loads:
         assert len(lane["links"]) == 5
-        for bar, to, time in lane["links"]:
+        for bar, to, time, since, reads in lane["links"]:
             assert lanes[to]["name"] == "consumer · w1"
             assert lanes[to]["cta"] == lane["cta"]
-            assert time >= lane["stop"][bar]
+            assert (since, reads) == (lane["stop"][bar], False)
+            assert time >= since
 
 
 def test_filters_change_scene_and_twin(explore: Any) -> None:

@@ -39,7 +39,7 @@ def test_shares_of_a_single_block_are_those_worked_out_by_hand() -> None:
     assert (producer.role, producer.life, producer.waits) == ("producer", 2 * ISSUE, ())
     landed = ISSUE + QUEUE + LOAD
     assert consumer.life == landed + ISSUE + MATH + ISSUE
-    assert consumer.waits == (("full[0]", landed), ("wgmma", MATH))
+    assert consumer.waits == (("full[0]", landed), ("wgmma groups", MATH))
     assert consumer.waiting == landed + MATH
 
 

@@ -102,8 +102,11 @@ def _actor(trace: Any, row: int, kind: str) -> tuple[str, tuple[int, int] | None
         line = int(trace.operations.source_line[i])
         return f"{what} {number}", None, f"line {line}" if line > 0 else ""
     warps = trace.warps
-    found = np.flatnonzero((np.asarray(warps.cta) == cta) & (np.asarray(warps.warp) == number))
-    name = role_of(trace, int(found[0])) if len(found) else f"warp {number}"
+    here = np.flatnonzero(np.asarray(warps.cta) == cta)
+    names = {int(warps.warp[i]): role_of(trace, int(i)) for i in here}
+    name = names.get(number, f"warp {number}")
+    if list(names.values()).count(name) > 1:
+        name += f" w{number}"
     away = "" if cta == int(table.cta[row]) else f" of CTA {cta}"
     return name + away, (cta, number), _span_line(trace, cta, number, float(table.time[row]), kind)
 

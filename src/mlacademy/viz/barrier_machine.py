@@ -7,7 +7,7 @@ from typing import Any
 
 from mlacademy.viz.barrier_log import BarrierEvent, barrier_log, barriers_of, waiting_at
 from mlacademy.viz.canvas import WIDTH, Canvas
-from mlacademy.viz.numbers import plural, short
+from mlacademy.viz.numbers import plural, tenths
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.theme import BLUE, INK, ORANGE, PINK, TEAL
 from mlacademy.viz.timeline import Run, run_of
@@ -16,7 +16,7 @@ TOP = 62.0
 WINDOW = 11  # events listed at a time
 ROW = 20.0
 SLOTS = 16
-COLUMNS = {"event": 0, "cycle": 44, "what": 110, "by": 238, "line": 440, "phase": 560, "due": 622, "bytes owed": 700}
+COLUMNS = {"event": 0, "cycle": 44, "what": 110, "by": 228, "line": 400, "phase": 590, "due": 645, "bytes owed": 708}
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _sentence(view: View) -> str:
     now = view.now
     due = "no arrival due" if now.pending == 0 else f"{plural(now.pending, 'arrival')} due"
     owed = "nothing owed" if now.tx == 0 else f"{plural(now.tx, 'byte')} owed"
-    return f"Cycle {short(now.time, 6)}: {now.words}. Phase {now.phase} (parity {now.phase % 2}), {due}, {owed}."
+    return f"Cycle {tenths(now.time)}: {now.words}. Phase {now.phase} (parity {now.phase % 2}), {due}, {owed}."
 
 
 def _phases(canvas: Canvas, view: View) -> None:
@@ -185,11 +185,11 @@ def _waiting(canvas: Canvas, view: View) -> None:
     if not waiting:
         canvas.text(left, TOP + 30, "nobody")
     for place, (who, since) in enumerate(waiting[:5]):
-        detail = f"{who} waits since cycle {short(since, 6)}"
+        detail = f"{who} waits since cycle {tenths(since)}"
         with canvas.group(detail=detail):
             canvas.rect(left, TOP + 18 + 24 * place, WIDTH - left, 20, fill=BLUE, tint=0.16)
             shown = who if len(who) < 18 else who[:17] + "…"
-            canvas.text(left + 6, TOP + 32 + 24 * place, f"{shown}, since {short(since, 6)}", size=11)
+            canvas.text(left + 6, TOP + 32 + 24 * place, f"{shown}, since {tenths(since)}", size=11)
     if len(waiting) > 5:
         canvas.text(left, TOP + 18 + 24 * 5 + 10, f"and {len(waiting) - 5} more", size=11, dim=True)
 
@@ -204,7 +204,7 @@ def _events(canvas: Canvas, view: View, y: float) -> float:
         event, row, now = view.log[index], y + 22 + (index - first) * ROW, index == view.at
         cells = (
             str(index),
-            short(event.time, 6),
+            tenths(event.time),
             event.kind,
             event.by,
             event.source,
@@ -212,11 +212,11 @@ def _events(canvas: Canvas, view: View, y: float) -> float:
             f"{event.pending:,}",
             f"{event.tx:,}".replace("-", "−"),
         )
-        detail = f"event {index}, cycle {short(event.time, 6)}: {event.words}"
+        detail = f"event {index}, cycle {tenths(event.time)}: {event.words}"
         with canvas.group(detail=detail + (f", {event.source}" if event.source else "")):
             canvas.rect(0, row - 14, WIDTH, ROW - 1, fill=BLUE, tint=0.22 if now else 0.0)
             for (name, x), cell in zip(COLUMNS.items(), cells, strict=True):
-                most = 29 if name == "by" else 17 if name == "line" else 24
+                most = 26 if name == "by" else 30 if name == "line" else 24
                 text = cell if len(cell) <= most else cell[: most - 1] + "…"
                 canvas.text(x, row, text, size=11, bold=now, dim=index > view.at, mono=name == "what")
     return y + 22 + min(WINDOW, len(view.log)) * ROW
@@ -225,7 +225,7 @@ def _events(canvas: Canvas, view: View, y: float) -> float:
 def _twin(view: View, died: str) -> str:
     waiting = waiting_at(view.log, view.at)
     lines = [
-        "Waiting: " + (", ".join(f"{who} since cycle {short(since, 6)}" for who, since in waiting) or "nobody"),
+        "Waiting: " + (", ".join(f"{who} since cycle {tenths(since)}" for who, since in waiting) or "nobody"),
         "Events, with the state after each (phase, arrivals due of expected, bytes owed):",
     ]
     first, stop = max(0, view.at - 30), min(len(view.log), view.at + 31)
@@ -235,7 +235,7 @@ def _twin(view: View, died: str) -> str:
         event = view.log[index]
         mark = ">" if index == view.at else " "
         lines.append(
-            f"{mark} {index}. cycle {short(event.time, 6)}: {event.words}"
+            f"{mark} {index}. cycle {tenths(event.time)}: {event.words}"
             + (f", {event.source}" if event.source else "")
             + f" → phase {event.phase}, {event.pending:,} of {event.expected:,}, {event.tx:,}".replace("-", "−")
         )

@@ -27,6 +27,16 @@ def short(value: float, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
+def tenths(value: float) -> str:
+    """A time in cycles: grouped thousands and at most one decimal.
+
+    >>> tenths(1206.0667), tenths(214.0)
+    ('1,206.1', '214')
+    """
+    text = f"{value:,.1f}"
+    return text.removesuffix(".0")
+
+
 def scale_text(value: float) -> str:
     """A scale: as a power of two where it is one, else in digits."""
     mantissa, exponent = math.frexp(value)

@@ -117,7 +117,8 @@ function render({ model, el }) {
     const [from, to] = [row.start[bar], row.stop[bar]];
     const where = scene.ctas > 1 ? `CTA ${row.cta}, ${row.name}` : row.name;
     const link = (row.links ?? []).find(([index]) => index === bar);
-    const seen = link ? `; seen by ${scene.lanes[link[1]].name} at cycle ${count(link[2])}` : "";
+    const what = link?.[4] ? "its sources seen free" : "seen";
+    const seen = link ? `; ${what} by ${scene.lanes[link[1]].name} at cycle ${count(link[2])}` : "";
     return `${where}, cycles ${count(from)}–${count(to)} (${count(to - from)}): ${scene.texts[row.text[bar]]}${seen}`;
   }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlacademy.viz.canvas import WIDTH, Canvas
-from mlacademy.viz.numbers import short
+from mlacademy.viz.numbers import tenths
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.theme import INK, PINK
 from mlacademy.viz.timeline_facts import observers
@@ -87,9 +87,9 @@ def timeline(
     low, high = window_of(run.trace, start, stop)
     lanes = lanes_of(run.trace, chosen, MOST_LANES)
     ctas = list(dict.fromkeys(lane.cta for lane in lanes))
-    heading = title or f"Timeline, {short(float(run.trace.cycles))} cycles"
+    heading = title or heading_of(run.trace)
     if (low, high) != window_of(run.trace, None, None):
-        heading += "" if title else f": {short(low)} to {short(high)}"
+        heading += "" if title else f", {tenths(low)} to {tenths(high)}"
     line = summary(run.trace, ctas, run.died)
     canvas = Canvas()
     canvas.text(0, 16, heading, size=14, bold=True)
@@ -111,12 +111,17 @@ def timeline(
     return canvas.picture(title=heading, summary=line, text=twin(run.trace, ctas, lanes))
 
 
+def heading_of(trace: Any) -> str:
+    """Return the title of a timeline: which kernel, how many cycles."""
+    return f"Timeline of {trace.kernel}: {tenths(float(trace.cycles))} cycles"
+
+
 def window_of(trace: Any, start: float | None, stop: float | None) -> tuple[float, float]:
     """Return the cycles to show; raise `ValueError` for a stretch that is empty."""
     low = 0.0 if start is None else float(start)
     high = max(float(trace.cycles), 1.0) if stop is None else float(stop)
     if not low < high:
-        raise ValueError(f"start must lie before stop: start is {short(low)}, stop {short(high)}")
+        raise ValueError(f"start must lie before stop: start is {tenths(low)}, stop {tenths(high)}")
     return low, high
 
 
@@ -209,13 +214,13 @@ def _links(rows: Rows, trace: Any, lanes: Sequence[Lane], places: Sequence[float
         who = seen.get(int(lane.rows[i]))
         if who is not None and (who.cta, who.warp) in warps and rows.shows(who.time):
             bar = y + int(lane.bars.level[i]) * HEIGHTS["operations"] + 3
-            rows.link(float(lane.bars.stop[i]), bar, who.time, warps[who.cta, who.warp] + HEIGHTS["warps"])
+            rows.link(who.since, bar, who.time, warps[who.cta, who.warp] + HEIGHTS["warps"])
 
 
 def _death(rows: Rows, run: Run, top: float, bottom: float) -> None:
     cycles = float(run.trace.cycles)
     x = rows.x(cycles)
     shown = run.died if len(run.died) <= 90 else run.died[:89] + "…"
-    with rows.canvas.group(detail=f"cycle {short(cycles)}: the run ended in: {run.died}"):
+    with rows.canvas.group(detail=f"cycle {tenths(cycles)}: the run ended in: {run.died}"):
         rows.canvas.line(x, top + 5, x, bottom + 4, stroke=PINK, width=2.5, dash="5 3")
         rows.canvas.text(x + 3, bottom + 16, f"✕ {shown}", size=11, anchor="end", bold=True, fill=PINK)

@@ -193,9 +193,9 @@ function painter(canvas) {
     const shown = scene.lanes.flatMap((lane, number) =>
       (lane.links ?? [])
         .filter(([bar]) => lane.stop[bar] >= low && lane.stop[bar] <= high)
-        .map(([bar, to, when]) => ({ lane, number, bar, to: scene.lanes[to], when })),
+        .map(([bar, to, when, since]) => ({ lane, number, bar, to: scene.lanes[to], when, since })),
     );
-    for (const { lane, number, bar, to, when } of shown) {
+    for (const { lane, number, bar, to, when, since } of shown) {
       const chosen = marks.some((mark) => mark.lane === number && mark.bar === bar);
       if (shown.length > MOST_LINKS && !chosen) continue;
       const y = lane.y + lane.level[bar] * ROW.operations + 4;
@@ -203,7 +203,7 @@ function painter(canvas) {
       context.globalAlpha = chosen ? 1 : 0.4;
       context.lineWidth = chosen ? 2 : 0.8;
       context.beginPath();
-      context.moveTo(x(lane.stop[bar]), y);
+      context.moveTo(x(since), y);
       context.lineTo(x(when), to.y + to.height);
       context.stroke();
       context.beginPath();

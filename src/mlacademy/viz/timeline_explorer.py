@@ -10,7 +10,7 @@ import traitlets
 
 from mlacademy.viz.explorer import HERE, Explorer, View
 from mlacademy.viz.study import Study
-from mlacademy.viz.timeline import MOST_LANES, Run
+from mlacademy.viz.timeline import MOST_LANES, Run, heading_of
 from mlacademy.viz.timeline_facts import observers
 from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
 from mlacademy.viz.timeline_lanes import Lane, choose, lanes_of
@@ -44,7 +44,7 @@ class TimelineExplorer(Explorer):
         lanes = lanes_of(self.run.trace, chosen, MOST_LANES)
         ctas = list(dict.fromkeys(lane.cta for lane in lanes))
         line = summary(self.run.trace, ctas, self.run.died)
-        title = f"Timeline, {float(self.run.trace.cycles):,.0f} cycles"
+        title = heading_of(self.run.trace)
         self.view.title, self.view.summary = title, line
         self.view.text = "\n".join([title, line, twin(self.run.trace, ctas, lanes)])
         self.view.scene = json.dumps(scene_of(self.run, lanes), separators=(",", ":"))
@@ -77,7 +77,7 @@ def scene_of(run: Run, lanes: Sequence[Lane]) -> dict[str, Any]:
         if len(lane.rows):
             found = [(bar, seen.get(int(op))) for bar, op in enumerate(lane.rows)]
             row["links"] = [
-                [bar, warps[who.cta, who.warp], round(who.time, 2)]
+                [bar, warps[who.cta, who.warp], round(who.time, 2), round(who.since, 2), who.reads]
                 for bar, who in found
                 if who is not None and (who.cta, who.warp) in warps
             ]

@@ -36,6 +36,11 @@ FAMILY_WORDS = {
 }
 
 
+SOURCES = "sources of bulk groups"
+GROUPS = {"wgmma": ("wgmma groups",), "stores": ("bulk groups", SOURCES), "cp.async": ("cp.async groups",)}
+"""What a warp waits for, by name, until operations of a family that signal no barrier are done."""
+
+
 def union(start: Any, stop: Any) -> Floats:
     """Return the disjoint intervals `[k, 2]`, in order, that the intervals from `start` to `stop` cover.
 
@@ -168,11 +173,18 @@ def flight(trace: Any, ctas: Iterable[int]) -> Flight:
 
 @dataclass(frozen=True)
 class Seen:
-    """The wait that saw an operation land: by which warp of which CTA, and when it went on."""
+    """The wait that saw an operation land, or that its sources had been read.
+
+    Attributes:
+        cta, warp: who waited. time: when it went on. since: when the operation had come so far.
+        reads: True where the wait was for the sources alone.
+    """
 
     cta: int
     warp: int
     time: float
+    since: float
+    reads: bool = False
 
 
 def observers(trace: Any, ctas: Iterable[int]) -> dict[int, Seen]:
@@ -181,30 +193,34 @@ def observers(trace: Any, ctas: Iterable[int]) -> dict[int, Seen]:
     The result is keyed by rows of `trace.operations`; what no wait saw is absent.
 
     An operation that signals a barrier is seen by the first warp of its CTA that passes this barrier after it ended;
-    one without a barrier by the first wait of the issuing warp that ends after it (`wgmma.wait_group` and its kin).
+    one without a barrier by the first wait of the issuing warp for groups of its family that ends after it. A wait for
+    the sources of bulk stores counts from when these had been read.
     """
-    spans, ops = trace.spans, trace.operations
-    by_barrier: dict[tuple[int, str], list[tuple[float, int]]] = {}
-    by_warp: dict[tuple[int, int], list[tuple[float, int]]] = {}
-    events, wanted = trace.barriers, list(ctas)
-    barriers = {str(name) for name in events.name}
-    # Waiting is local, so whoever passes is a warp of the barrier's CTA.
+    spans, ops, events, wanted = trace.spans, trace.operations, trace.barriers, list(ctas)
+    waits: dict[tuple[int, str], list[tuple[float, int]]] = {}
+    # Waiting is local, so whoever passes a barrier is a warp of its CTA.
     for i in np.flatnonzero((np.asarray(events.event) == "pass") & np.isin(events.cta, wanted)):
-        place = (int(events.cta[i]), str(events.name[i]))
-        by_barrier.setdefault(place, []).append((float(events.time[i]), int(events.by[i])))
+        waits.setdefault((int(events.cta[i]), str(events.name[i])), []).append(
+            (float(events.time[i]), int(events.by[i]))
+        )
     for i in np.flatnonzero((np.asarray(spans.kind) == "wait") & np.isin(spans.cta, wanted)):
-        cta, warp, end = int(spans.cta[i]), int(spans.warp[i]), float(spans.t1[i])
-        name = str(spans.object[i])
-        if name not in barriers:
-            by_warp.setdefault((cta, warp), []).append((end, warp))
-    for waits in (*by_barrier.values(), *by_warp.values()):
-        waits.sort()
-    none: list[tuple[float, int]] = []
+        cta, warp = int(spans.cta[i]), int(spans.warp[i])
+        for name in (str(spans.object[i]), f"{spans.object[i]} of warp {warp}"):
+            waits.setdefault((cta, name), []).append((float(spans.t1[i]), warp))
+    for ends in waits.values():
+        ends.sort()
     seen: dict[int, Seen] = {}
     for row in np.flatnonzero(np.isin(ops.cta, wanted)):
-        cta, name, end = int(ops.cta[row]), str(ops.barrier[row]), float(ops.t_end[row])
-        waits = by_barrier.get((cta, name), none) if name else by_warp.get((cta, int(ops.warp[row])), none)
-        at = bisect.bisect_left(waits, (end - 1e-9, -1))
-        if at < len(waits):
-            seen[int(row)] = Seen(cta, waits[at][1], waits[at][0])
+        cta, warp, kind = int(ops.cta[row]), int(ops.warp[row]), FAMILIES.get(str(ops.kind[row]), "")
+        done, read = float(ops.t_end[row]), float(ops.t_read[row])
+        objects = [(str(ops.barrier[row]), done)] if str(ops.barrier[row]) else []
+        objects += [(f"{name} of warp {warp}", read if name == SOURCES else done) for name in GROUPS.get(kind, ())]
+        found = []
+        for name, since in objects:
+            ends = waits.get((cta, name), [])
+            at = bisect.bisect_left(ends, (since - 1e-9, -1))
+            if at < len(ends):
+                found.append(Seen(cta, ends[at][1], ends[at][0], since, name.startswith(SOURCES)))
+        if found:
+            seen[int(row)] = min(found, key=lambda one: one.time)
     return seen

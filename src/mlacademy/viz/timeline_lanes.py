@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlacademy.viz.numbers import plural, short
+from mlacademy.viz.numbers import plural, tenths
 from mlacademy.viz.timeline_facts import FAMILIES, FAMILY_WORDS, role_of
 from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
 
@@ -203,13 +203,13 @@ def operation_text(trace: Any, row: int, role: str) -> str:
     ops = trace.operations
     reads, writes = _names(ops.reads[row]), _names(ops.writes[row])
     parts = [f"{str(ops.kind[row]).replace('_', ' ')} by {role or f'warp {int(ops.warp[row])}'}"]
-    if int(ops.bytes[row]):
+    if int(ops.bytes[row]) and str(ops.kind[row]) != "wgmma":
         parts.append(plural(int(ops.bytes[row]), "byte"))
     parts += [f"reads {', '.join(reads)}"] if reads else []
     parts += [f"writes {', '.join(writes)}"] if writes else []
     parts += [f"signals {ops.barrier[row]}"] if str(ops.barrier[row]) else []
     queued = float(ops.t_start[row]) - float(ops.t_issue[row])
-    parts += [f"{short(queued)} cycles in the queue"] if queued > 0 else []
+    parts += [f"{tenths(queued)} cycles in the queue"] if queued > 0 else []
     return ", ".join(parts) + source(trace, ops, row)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlacademy.viz.numbers import short
+from mlacademy.viz.numbers import short, tenths
 from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
 from mlacademy.viz.timeline_lanes import Bars, Lane, Steps
 
@@ -69,7 +69,7 @@ def _mix(shares: NDArray[np.float64]) -> tuple[tuple[int, float], ...]:
 
 def _together(count: int, cycles: float, parts: tuple[tuple[int, float], ...]) -> str:
     words = ", ".join(f"{KEYS[KEY_NAMES[key]].words} {short(100 * share, 2)} %" for key, share in parts[:4])
-    return f"{count:,} drawn together, {short(cycles)} cycles in all: {words}"
+    return f"{count:,} drawn together, {tenths(cycles)} cycles in all: {words}"
 
 
 def thinned(steps: Steps, start: float, stop: float, width: float) -> Steps:

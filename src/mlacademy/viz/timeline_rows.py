@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlacademy.viz.canvas import WIDTH, Canvas
-from mlacademy.viz.numbers import plural, short
+from mlacademy.viz.numbers import plural, tenths
 from mlacademy.viz.theme import INK
 from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
 from mlacademy.viz.timeline_lanes import Bars, Lane
@@ -132,4 +132,4 @@ class Rows:
 
     def _sentence(self, lane: Lane, bars: Bars, i: int) -> str:
         start, stop = float(bars.start[i]), float(bars.stop[i])
-        return f"{lane.name}, cycles {short(start, 6)}–{short(stop, 6)} ({short(stop - start, 6)}): {bars.text[i]}"
+        return f"{lane.name}, cycles {tenths(start)}–{tenths(stop)} ({tenths(stop - start)}): {bars.text[i]}"

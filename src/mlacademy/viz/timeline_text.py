@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlacademy.viz.numbers import plural, short
+from mlacademy.viz.numbers import plural, short, tenths
 from mlacademy.viz.timeline_facts import FAMILY_WORDS, families, family_times, flight, length, role_shares
 from mlacademy.viz.timeline_lanes import Lane
 
@@ -23,7 +23,7 @@ def summary(trace: Any, ctas: Sequence[int], died: str) -> str:
     """One or two sentences: the length of the run, the role that waits most, and how far copies and math overlap."""
     total = len({int(c) for c in trace.warps.cta})
     shown = plural(total, "CTA") if len(ctas) == total else f"{len(ctas)} of {total:,} CTAs shown"
-    parts = [f"{short(float(trace.cycles))} cycles, {shown}"]
+    parts = [f"{tenths(float(trace.cycles))} cycles, {shown}"]
     shares = [share for share in role_shares(trace, ctas) if share.waits]
     if shares:
         most = max(shares, key=lambda share: share.waiting / share.life)
@@ -69,14 +69,14 @@ def _operations(trace: Any, ctas: Sequence[int]) -> list[str]:
         taken = np.asarray(ops.t_end, float)[rows] - np.asarray(ops.t_issue, float)[rows]
         lines.append(
             f"{FAMILY_WORDS.get(family, family)}: {plural(len(rows), 'operation')}"
-            + (f", {plural(moved, 'byte')}" if moved else "")
-            + f", {short(float(taken.mean()))} cycles from issue to completion on average, in flight "
+            + (f", {plural(moved, 'byte')}" if moved and family != "wgmma" else "")
+            + f", {tenths(float(taken.mean()))} cycles from issue to completion on average, in flight "
             f"{percent(busy, float(trace.cycles) * len(ctas))} of the run"
         )
     both = flight(trace, ctas)
     if both.loads and both.wgmma:
         lines.append(
-            f"TMA loads and wgmma overlap for {short(both.both)} cycles: {percent(both.both, both.loads)} of the "
+            f"TMA loads and wgmma overlap for {tenths(both.both)} cycles: {percent(both.both, both.loads)} of the "
             f"loads' time, {percent(both.both, both.wgmma)} of wgmma's."
         )
     return lines
@@ -88,7 +88,7 @@ def _barriers(lanes: Sequence[Lane], cycles: float) -> list[str]:
     for lane in shown[:LISTED]:
         assert lane.steps is not None
         done = len(lane.bars) - 1
-        longest = f", the longest {short(float((lane.bars.stop - lane.bars.start)[:-1].max()))} cycles" if done else ""
+        longest = f", the longest {tenths(float((lane.bars.stop - lane.bars.start)[:-1].max()))} cycles" if done else ""
         lines.append(
             f"barrier {lane.name} of CTA {lane.cta}: {plural(done, 'phase')} completed{longest}; at the end "
             f"{plural(int(lane.steps.pending[-1]), 'arrival')} pending, {plural(int(lane.steps.tx[-1]), 'byte')} owed"
@@ -105,7 +105,7 @@ def _buffers(lanes: Sequence[Lane]) -> list[str]:
         writes = int((lane.bars.level == 0).sum())
         lines.append(
             f"{lane.about}: {plural(writes, 'write')}, {plural(len(lane.bars) - writes, 'read')}, first touched "
-            f"at cycle {short(float(lane.bars.start.min()))}, last at {short(float(lane.bars.stop.max()))}"
+            f"at cycle {tenths(float(lane.bars.start.min()))}, last at {tenths(float(lane.bars.stop.max()))}"
         )
     if len(shown) > LISTED:
         lines.append(f"… and {len(shown) - LISTED} more buffers.")
