@@ -93,6 +93,20 @@ def test_every_load_is_seen_by_the_consumer_when_its_wait_ends() -> None:
     assert {ops.cta[i] for i in observers(trace, [1])} == {1}
 
 
+def test_bulk_store_is_seen_when_its_sources_were_read_or_when_it_is_done() -> None:
+    trace = ring_trace(blocks=1)
+    ops, spans = trace.operations, trace.spans
+    ops.kind[1], ops.t_read[1] = "bulk_store", 250.0  # ends at 344, where the consumer's group wait ends
+    wait = np.flatnonzero(spans.what == "wgmma.wait_group")[0]
+    end = float(spans.t1[wait])
+    for name, since in (("sources of bulk groups", 250.0), ("bulk groups", float(ops.t_end[1]))):
+        spans.object[wait] = name
+        seen = observers(trace, [0])[1]
+        assert (seen.warp, seen.time, seen.since, seen.reads) == (1, end, since, since == 250.0)
+    spans.object[wait] = "wgmma groups"  # waits for something else
+    assert observers(trace, [0]).keys() == {0}
+
+
 def test_operation_that_nothing_waits_for_has_no_observer() -> None:
     trace = ring_trace(blocks=1)
     trace.spans.kind[:] = "alu"
