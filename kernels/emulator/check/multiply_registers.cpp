@@ -19,17 +19,18 @@ const Multiply* in_flight(Warp& w, const RegisterNote& note) {
     return note.use == Use::none ? nullptr : w.multiplies().find(note.multiply);
 }
 
-std::string owner(Warp& w, const Multiply& m, const RegisterNote& note) {
-    return std::string(note.use == Use::fragment ? "a register of A" : "an accumulator") + " of '" +
-           w.text(*m.ins) + "' at " + place(w, *m.ins) + ", which no wgmma.wait_group has waited for";
-}
-
 [[noreturn]] void unfinished(Warp& w, const Instruction& i, u32 mask, const char* does, const Multiply& m,
                              const RegisterNote& note) {
-    w.trap(i, mask,
-           "A register of an unfinished wgmma is touched: '" + w.text(i) + "' " + does + " " +
-               owner(w, m, note) + ". Commit the group and wait for it first",
-           0, {}, "wgmma-wait");
+    const bool open = m.group == w.multiplies().group();
+    w.trap(
+        i, mask,
+        "A register of an unfinished wgmma is touched: '" + w.text(i) + "' " + does +
+            (note.use == Use::fragment ? " a register of A" : " an accumulator") + " of '" + w.text(*m.ins) +
+            "' at " + place(w, *m.ins) +
+            (open
+                 ? ", which belongs to no group yet: wgmma.commit_group is missing, and then wgmma.wait_group"
+                 : ", which no wgmma.wait_group has waited for"),
+        0, {}, "wgmma-wait");
 }
 
 void need_fence(Warp& w, const Instruction& i, const char* what, const RegisterNote& note) {

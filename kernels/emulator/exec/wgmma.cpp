@@ -37,7 +37,8 @@ u64 descriptor(Warp& w, const Instruction& i, const Operand& o, const char* what
             w.trap(i, 1u << l,
                    "'" + w.text(i) + "' needs one descriptor of " + what +
                        " for all threads: lane 0 passes " + hex(v[0]) + ", lane " + std::to_string(l) + " " +
-                       hex(v[l]));
+                       hex(v[l]),
+                   0, {}, "aligned-divergence");
     return v[0];
 }
 
