@@ -65,6 +65,9 @@ std::string waits_on(const Cta& cta, Warp& warp, const Split& s) {
             return "its multiplies: " + missing_mates(cta, warp, s.wait);
         case Wait::Kind::converge:
             return "the other lanes of its warp";
+        case Wait::Kind::registers:
+            return "registers: it needs " + std::to_string(s.wait.value) + " more, and " +
+                   std::to_string(cta.free_registers) + " of the CTA's are free";
         case Wait::Kind::none:
             return "nothing";
     }
@@ -83,6 +86,9 @@ std::string story(const Split& s, Cta& cta) {
     }
     if (s.wait.kind == Wait::Kind::cluster)
         return "Some threads of the cluster have neither arrived at the cluster barrier nor exited";
+    if (s.wait.kind == Wait::Kind::registers)
+        return "setmaxnreg.inc waits for registers that no other warpgroup gives away: do the budgets of all "
+               "warpgroups add up to more than the launch gave?";
     if (s.wait.kind == Wait::Kind::multiplies)
         return "A wgmma is executed by all four warps of a warpgroup, and one of them never comes to it";
     if (s.wait.kind != Wait::Kind::mbarrier) return {};
@@ -110,8 +116,8 @@ std::string story(const Split& s, Cta& cta) {
 }
 
 Waiting waiting(const Cta& cta, Warp& warp, const Split& s, const Where& at) {
-    static constexpr const char* kKinds[] = {"none",    "warp",   "barrier",    "mbarrier",
-                                             "cluster", "copies", "multiplies", "warp"};
+    static constexpr const char* kKinds[] = {"none",   "warp",       "barrier", "mbarrier", "cluster",
+                                             "copies", "multiplies", "warp",    "registers"};
     Waiting w{cta.rank, warp.number(), s.mask, kKinds[static_cast<int>(s.wait.kind)], {}};
     w.where = at;
     if (s.wait.kind == Wait::Kind::barrier) {

@@ -4,6 +4,7 @@
 
 #include "exec/call.hpp"
 #include "exec/pointers.hpp"
+#include "exec/setmaxnreg.hpp"
 
 namespace emu {
 namespace {
@@ -25,7 +26,8 @@ Step brx(Warp& w, const Instruction& i, u32 mask) {
     }
     return w.scatter(pc, mask);
 }
-Step leave(Warp& w, const Instruction&, u32 mask) {
+Step leave(Warp& w, const Instruction& i, u32 mask) {
+    if (mask == w.alive()) check_budgets(w, i);
     return w.exit(mask);
 }
 Step trap(Warp& w, const Instruction& i, u32 mask) {

@@ -121,7 +121,7 @@ struct Kernel {
     std::uint32_t local_bytes = 0;  // of a thread in all
     std::uint32_t static_shared_bytes = 0, dynamic_shared_align = 1;
     std::array<std::uint32_t, 3> maxntid{}, reqntid{}, reqnctapercluster{};
-    std::uint32_t minnctapersm = 0, maxclusterrank = 0;
+    std::uint32_t minnctapersm = 0, maxclusterrank = 0, maxnreg = 0;
     bool uses_dynamic_shared = false;
 };
 

@@ -38,10 +38,11 @@ struct Wait {
         cluster,
         copies,
         multiplies,
-        converge
+        converge,
+        registers
     } kind = Kind::none;
     std::uint32_t number = 0;  // members of a warp-level sync; barrier number; shared address of an mbarrier
-    std::uint64_t value = 0;   // barrier generation, parity, or how many groups may stay open (or pending)
+    std::uint64_t value = 0;   // barrier generation; parity; groups that may stay open or pending; registers
     bool reads_only = false;   // bulk groups: sources read is enough
     bool bulk = false;         // copies: bulk groups, not cp.async groups
 };
@@ -145,7 +146,8 @@ class Warp {
     // The generation of the cluster barrier that lanes of this warp have arrived at, and which lanes.
     std::uint64_t cluster_phase = ~std::uint64_t{0};
     std::uint32_t cluster_lanes = 0;
-    std::uint32_t carry = 0;  // condition code of the add.cc family, one bit a lane
+    std::uint32_t registers = 0;  // of a thread, once setmaxnreg has been executed
+    std::uint32_t carry = 0;      // condition code of the add.cc family, one bit a lane
     std::uint64_t instructions = 0, lane_instructions = 0;  // since the last turn
     std::uint64_t elapsed = 0;                              // instructions of earlier turns
     std::uint32_t loop_from = 0, loop_to = 0;               // last branch backwards, for the runaway report
@@ -213,6 +215,7 @@ class Cta {
     std::vector<std::unique_ptr<Warp>> warps;
     std::array<NamedBarrier, 16> barriers;
     std::vector<Warpgroup> warpgroups;                // one for four warps
+    std::uint32_t free_registers = 0;                 // given away by setmaxnreg
     std::shared_ptr<TakenApart> latest_b;             // of a wgmma
     std::map<std::uint32_t, MbarrierInfo> mbarriers;  // by offset
     std::array<const Range*, 16> hints{};             // last global range by instruction

@@ -1,5 +1,5 @@
 // wgmma multiplies on their way: what a warp knows of its own, and what the four warps of a warpgroup must
-// agree on.
+// agree on, which includes setmaxnreg.
 #pragma once
 
 #include <array>
@@ -53,6 +53,7 @@ class WarpMultiplies {
     [[nodiscard]] const std::deque<Multiply>& in_flight() const { return in_flight_; }
     [[nodiscard]] RegisterNote& note(const Operand& o) { return notes_[o.offset / kSlot]; }
     [[nodiscard]] std::uint64_t issued() const { return issued_; }
+    [[nodiscard]] std::uint64_t group() const { return group_; }  // the open one
     [[nodiscard]] std::uint64_t fences() const { return fences_; }
     [[nodiscard]] bool fenced() const { return fenced_; }  // since the last wait_group
 
@@ -80,6 +81,9 @@ struct Warpgroup {
     // Warp `warp` makes its next call; the call that another made before it, where they differ.
     const MultiplyCall* enter(std::size_t warp, const MultiplyCall& call);
     [[nodiscard]] bool all_issued(std::uint64_t number) const;
+
+    std::array<std::size_t, 4> budgets_set{};      // setmaxnreg executed by each warp
+    std::vector<const Instruction*> budget_calls;  // the first warp to come gives the order
 };
 
 }  // namespace emu

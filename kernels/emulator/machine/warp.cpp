@@ -169,6 +169,8 @@ bool Warp::ready(const Split& s) const {
                         if (!*d) return false;
             }
             return true;
+        case Wait::Kind::registers:
+            return cta_.free_registers >= w.value;
         case Wait::Kind::multiplies: {
             // A multiply is the work of four warps: it ends for none before all have begun it.
             const Warpgroup& group = cta_.warpgroups[static_cast<std::size_t>(number_ / 4)];

@@ -86,8 +86,9 @@ void Lowering::directives() {
             kernel_.minnctapersm = value[0];
         else if (name == "maxclusterrank")
             kernel_.maxclusterrank = value[0];
-        else if (name != "maxnreg" && name != "maxnctapersm" && name != "noreturn" &&
-                 name != "explicitcluster")
+        else if (name == "maxnreg")
+            kernel_.maxnreg = value[0];
+        else if (name != "maxnctapersm" && name != "noreturn" && name != "explicitcluster")
             unsupported("The directive '." + std::string(name) + "' is not supported", where(entry_.line));
     }
 }
