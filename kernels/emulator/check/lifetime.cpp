@@ -85,6 +85,13 @@ void Monitor::ended(Warp& w, Cta& cta) {
     }
 }
 
+void Monitor::turn_ended() {
+    if (postponed_ && ++turns_postponed_ > 64 * warps_.size()) say_postponed();
+}
+void Monitor::say_postponed() {
+    if (postponed_) throw *postponed_;
+}
+
 void Monitor::nothing_runs() {
     for (const auto& cta : cluster_.ctas())
         for (const auto& warp : cta->warps)

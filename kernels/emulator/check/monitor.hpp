@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -39,7 +40,7 @@ class Monitor {
     enum class Fence : std::uint8_t { none, memory, proxy, mbarrier_init };
     void fence(Warp& w, Fence kind);
     void barrier_arrived(Warp& w, std::uint32_t number);
-    void barrier_completed(const Cta& cta, std::uint32_t number);
+    void barrier_completed(const Cta& cta, std::uint32_t number, bool everybody);
     void barrier_passed(Warp& w, std::uint32_t number);
     void cluster_arrived(Warp& w, bool relaxed);
     void cluster_completed();
@@ -55,6 +56,8 @@ class Monitor {
 
     // lifetime.cpp
     void exited(Warp& w);  // some of its lanes
+    void turn_ended();
+    void say_postponed();  // throws a report that has been kept back, if there is one
     void nothing_runs();   // throws where lanes wait at an .aligned instruction for others of their warp
 
   private:
@@ -197,6 +200,10 @@ class Monitor {
     std::unordered_map<Time, Flight> flights_;         // by the operation's number
     std::unordered_set<std::uint32_t> reducing_;       // instructions that start asynchronous reductions
     std::unordered_map<const Warp*, std::vector<std::uint8_t>> local_written_;
+    // Who reads too early what another warp will write has a race, not a missing write: so such a report
+    // waits for a few rounds, in which the race may show.
+    mutable std::optional<KernelTrap> postponed_;
+    std::uint32_t turns_postponed_ = 0;
 };
 
 }  // namespace emu

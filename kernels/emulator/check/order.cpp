@@ -19,11 +19,11 @@ void Monitor::barrier_arrived(Warp& w, std::uint32_t number) {
     state(w.cta()).barriers[number].coming.join(s.now);
     tick(s);
 }
-void Monitor::barrier_completed(const Cta& cta, std::uint32_t number) {
+void Monitor::barrier_completed(const Cta& cta, std::uint32_t number, bool everybody) {
     CtaState& c = state(cta);
     Sync& b = c.barriers[number];
     b.done.join(b.coming);
-    b.done.join(c.exited);
+    if (everybody) b.done.join(c.exited);
     b.coming.clear();
 }
 void Monitor::barrier_passed(Warp& w, std::uint32_t number) {

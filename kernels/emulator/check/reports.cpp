@@ -153,7 +153,8 @@ void Monitor::report(const char* rule, const Act& act, const std::string& senten
     error.object = object;
     if (!e.none()) error.other = w.where(instruction(e));
     if (other != nullptr) error.other_warp = other->number();
-    throw error;
+    if (kind != "init") throw error;
+    if (!postponed_) postponed_ = error;
 }
 
 }  // namespace emu

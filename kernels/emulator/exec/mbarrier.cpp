@@ -95,7 +95,7 @@ Step init(Warp& w, const Instruction& i, u32 mask) {
 Step inval(Warp& w, const Instruction& i, u32 mask) {
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
-        const MbarrierRef b = MbarrierRef::named(w, i, l, Space::generic, i.op[0]);
+        const MbarrierRef b = MbarrierRef::named(w, i, l, i.space, i.op[0]);
         if (Monitor* const m = w.monitor()) m->mbarrier_inval(w, i, l, b.offset());
         b.cta().mbarriers.erase(b.offset());
         std::memset(b.cta().shared() + b.offset(), 0xff, 8);

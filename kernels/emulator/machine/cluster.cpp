@@ -42,14 +42,15 @@ std::uint32_t Cta::live_threads() const {
 }
 
 void Cta::finish_if_complete(NamedBarrier& b) {
-    const std::uint32_t needed = b.expected != 0 ? b.expected : live_threads();
+    const bool everybody = b.expected == 0;
+    const std::uint32_t needed = everybody ? live_threads() : b.expected;
     if (b.arrived == 0 || b.arrived < needed) return;
     b.result_any = b.any, b.result_all = b.all, b.result_votes = b.votes;
     b.any = false, b.all = true, b.votes = 0;
     b.arrived = b.expected = 0;
     ++b.generation;
     if (Monitor* const m = cluster_.monitor())
-        m->barrier_completed(*this, static_cast<std::uint32_t>(&b - barriers.data()));
+        m->barrier_completed(*this, static_cast<std::uint32_t>(&b - barriers.data()), everybody);
 }
 
 void Cta::arrive(std::uint32_t number, std::uint32_t threads) {
@@ -143,7 +144,7 @@ void Cluster::collect(Warp& warp) {
     warp.instructions = warp.lane_instructions = 0;
 }
 
-bool Cluster::run(std::uint32_t turns) {
+bool Cluster::run(std::uint32_t turns) try {
     const bool shuffled = grid_.launch.options.seed != 0;
     for (std::uint32_t turn = 0; turn < turns && !running_.empty(); ++turn) {
         if (next_ >= running_.size()) {
@@ -157,6 +158,7 @@ bool Cluster::run(std::uint32_t turns) {
         const Warp::State state = warp.run(quantum);
         collect(warp);
         const bool landed = queue_.tick();
+        if (monitor_ != nullptr) monitor_->turn_ended();
         if (state == Warp::State::finished)
             running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(next_));
         else
@@ -174,7 +176,11 @@ bool Cluster::run(std::uint32_t turns) {
     if (!running_.empty()) return false;
     while (queue_.force_one()) {  // what is still in flight lands before the grid ends
     }
+    if (monitor_ != nullptr) monitor_->say_postponed();
     return true;
+} catch (const RunError& error) {
+    if (monitor_ != nullptr && error.rule != "race" && error.rule != "proxy") monitor_->say_postponed();
+    throw;
 }
 
 }  // namespace emu
