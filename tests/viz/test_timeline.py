@@ -66,7 +66,7 @@ def test_details_name_object_instruction_and_source_line() -> None:
 def test_twin_states_shares_and_overlap() -> None:
     text = timeline(ring_trace(blocks=1)).text
     life, waiting = ISSUE + QUEUE + LOAD + ISSUE + MATH + ISSUE, ISSUE + QUEUE + LOAD + MATH
-    assert f"consumer waits {100 * waiting / life:.3g} % of its time, most on full[0]" in text
+    assert f"consumer: {100 * waiting / life:.3g} % of the time in waits, most on full[0]" in text
     assert "producer (1 warp): waits 0 %" in text
     assert f"TMA loads: 1 operation, {BYTES:,} bytes, {QUEUE + LOAD} cycles from issue to completion on average" in text
     assert "overlap for 0 cycles: 0 % of the loads' time, 0 % of wgmma's" in text

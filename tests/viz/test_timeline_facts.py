@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_trace import ISSUE, LOAD, MATH, QUEUE, ring_trace
 
-from mlacademy.viz.timeline_facts import family_times, flight, intersection, length, observers, role_shares, union
+from mlacademy.viz.timeline_facts import (
+    family_times,
+    flight,
+    instructions,
+    intersection,
+    length,
+    observers,
+    role_shares,
+    union,
+)
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=20)
 
@@ -91,6 +100,21 @@ def test_every_load_is_seen_by_the_consumer_when_its_wait_ends() -> None:
             assert seen.time >= ops.t_end[i]
     assert found[0].time == ISSUE + QUEUE + LOAD
     assert {ops.cta[i] for i in observers(trace, [1])} == {1}
+
+
+def test_four_warps_of_a_warpgroup_make_one_wgmma() -> None:
+    trace = ring_trace(blocks=3, ctas=2)
+    ops = trace.operations
+    count = len(ops.id)
+    wgmma = np.flatnonzero(ops.kind == "wgmma")
+    # The same again for warps 2 and 3 of the warpgroup, and for warp 5 of another.
+    for name, column in list(vars(ops).items()):
+        setattr(ops, name, np.concatenate([column, *([column[wgmma]] * 3)]))
+    ops.warp[count:] = np.repeat([2, 3, 5], len(wgmma))
+    for cta in (0, 1):
+        rows = instructions(trace, cta)
+        assert (ops.kind[rows] == "tensor_load").sum() == 3
+        assert sorted(ops.warp[rows][ops.kind[rows] == "wgmma"]) == [1, 1, 1, 5, 5, 5]
 
 
 def test_bulk_store_is_seen_when_its_sources_were_read_or_when_it_is_done() -> None:

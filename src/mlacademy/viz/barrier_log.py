@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlacademy.viz.timeline_facts import role_of
 from mlacademy.viz.timeline_lanes import source
@@ -49,19 +50,30 @@ def barriers_of(trace: Any) -> list[tuple[int, str]]:
 
 
 def barrier_log(trace: Any, name: str, cta: int) -> tuple[BarrierEvent, ...]:
-    """Return the events of a barrier, in order."""
-    table = trace.barriers
-    rows = np.flatnonzero((np.asarray(table.cta) == cta) & (np.array([str(n) for n in table.name]) == name))
+    """Return the events of a barrier, in order; a wait stands where the warp began to stand still."""
+    table, spans = trace.barriers, trace.spans
+    events = _rows(table.cta, table.name, cta, name)
+    events = events[np.asarray(table.event)[events] != "wait"]
+    waits = _rows(spans.cta, spans.object, cta, name)
+    waits = waits[np.asarray(spans.kind)[waits] == "wait"]
+    time = np.concatenate([np.asarray(table.time)[events], np.asarray(spans.t0)[waits]])
     log: list[BarrierEvent] = []
-    for row in rows:
-        kind = str(table.event[row])
-        by, warp, source = _actor(trace, int(row), kind)
-        state = tuple(int(column[row]) for column in (table.pending, table.expected, table.tx, table.phase))
-        if kind in ("wait", "pass") and log:
-            state = log[-1].state  # looking at a barrier does not change it
+    for place in np.argsort(time, kind="stable"):  # waits come last, so they follow what happened in the same cycle
+        state = log[-1].state if log else (0, 0, 0, 0)
+        if place >= len(events):
+            kind, (by, warp, source) = "wait", _warp(trace, cta, waits[place - len(events)])
+        else:
+            row = int(events[place])
+            kind, (by, warp, source) = str(table.event[row]), _actor(trace, row)
+            if kind != "pass":  # looking at a barrier does not change it
+                state = tuple(int(column[row]) for column in (table.pending, table.expected, table.tx, table.phase))
         words = _words(kind, by, state[2] - (log[-1].tx if log else 0), state[3], state[1])
-        log.append(BarrierEvent(kind, float(table.time[row]), by, warp, source, words, *state))
+        log.append(BarrierEvent(kind, float(time[place]), by, warp, source, words, *state))
     return tuple(log)
+
+
+def _rows(ctas: Any, names: Any, cta: int, name: str) -> NDArray[np.intp]:
+    return np.flatnonzero((np.asarray(ctas) == cta) & (np.asarray(names) == name))
 
 
 def waiting_at(log: Sequence[BarrierEvent], at: int) -> list[tuple[str, float]]:
@@ -92,8 +104,11 @@ def _words(kind: str, by: str, change: int, phase: int, expected: int) -> str:
     }.get(kind, f"{by}: {kind}")
 
 
-def _actor(trace: Any, row: int, kind: str) -> tuple[str, tuple[int, int] | None, str]:
-    """Return the name of who caused an event, the (CTA, warp) where it was a warp, and the source line."""
+Actor = tuple[str, tuple[int, int] | None, str]
+"""Name of who caused an event, (CTA, warp) where it was a warp, source line."""
+
+
+def _actor(trace: Any, row: int) -> Actor:
     table = trace.barriers
     number, cta = int(table.by[row]), int(table.by_cta[row])
     if table.by_operation[row]:
@@ -101,25 +116,29 @@ def _actor(trace: Any, row: int, kind: str) -> tuple[str, tuple[int, int] | None
         what = str(trace.operations.kind[i]).replace("_", " ")
         line = int(trace.operations.source_line[i])
         return f"{what} {number}", None, f"line {line}" if line > 0 else ""
-    warps = trace.warps
-    here = np.flatnonzero(np.asarray(warps.cta) == cta)
-    names = {int(warps.warp[i]): role_of(trace, int(i)) for i in here}
-    name = names.get(number, f"warp {number}")
-    if list(names.values()).count(name) > 1:
-        name += f" w{number}"
-    away = "" if cta == int(table.cta[row]) else f" of CTA {cta}"
-    return name + away, (cta, number), _span_line(trace, cta, number, float(table.time[row]), kind)
-
-
-def _span_line(trace: Any, cta: int, warp: int, time: float, kind: str) -> str:
-    """Return the source line that the warp was at; with "…" where a span of many instructions began there."""
-    spans = trace.spans
-    mine = (np.asarray(spans.cta) == cta) & (np.asarray(spans.warp) == warp)
+    spans, time = trace.spans, float(table.time[row])
+    mine = (np.asarray(spans.cta) == cta) & (np.asarray(spans.warp) == number)
     here = np.flatnonzero(mine & (np.asarray(spans.t0) <= time) & (np.asarray(spans.t1) >= time))
-    waits = here[np.asarray(spans.kind)[here] == "wait"]
-    works = here[np.asarray(spans.kind)[here] != "wait"]
-    chosen = waits if kind in ("wait", "pass") and len(waits) else works if len(works) else waits
-    if not len(chosen):
-        return ""
-    at = int(chosen[-1])
-    return source(trace, spans, at).removeprefix(", ") + ("…" if int(spans.instructions[at]) > 1 else "")
+    is_wait = np.asarray(spans.kind)[here] == "wait"
+    fitting = here[is_wait == (str(table.event[row]) == "pass")]
+    found = fitting if len(fitting) else here
+    away = "" if cta == int(table.cta[row]) else f" of CTA {cta}"
+    return _name(trace, cta, number) + away, (cta, number), _line(trace, int(found[-1])) if len(found) else ""
+
+
+def _warp(trace: Any, cta: int, span: int) -> Actor:
+    warp = int(trace.spans.warp[span])
+    return _name(trace, cta, warp), (cta, warp), _line(trace, int(span))
+
+
+def _name(trace: Any, cta: int, warp: int) -> str:
+    """Return a warp's role, with its number where other warps of the CTA have the same role."""
+    here = np.flatnonzero(np.asarray(trace.warps.cta) == cta)
+    names = {int(trace.warps.warp[i]): role_of(trace, int(i)) for i in here}
+    name = names.get(warp, f"warp {warp}")
+    return f"{name} w{warp}" if list(names.values()).count(name) > 1 else name
+
+
+def _line(trace: Any, span: int) -> str:
+    many = int(trace.spans.instructions[span]) > 1
+    return source(trace, trace.spans, span).removeprefix(", ") + ("…" if many else "")

@@ -206,15 +206,19 @@ def _links(rows: Rows, trace: Any, lanes: Sequence[Lane], places: Sequence[float
     """Connect the end of each operation with the wait that saw it, where there are few enough to follow."""
     warps = {(lane.cta, lane.warp): y for lane, y in zip(lanes, places, strict=True) if lane.section == "warps"}
     shown = [(lane, y) for lane, y in zip(lanes, places, strict=True) if lane.section == "operations"]
-    ends = [(lane, y, i) for lane, y in shown for i in range(len(lane.rows)) if rows.shows(float(lane.bars.stop[i]))]
-    if len(ends) > MOST_LINKS:
-        return
     seen = observers(trace, {lane.cta for lane in lanes})
-    for lane, y, i in ends:
-        who = seen.get(int(lane.rows[i]))
-        if who is not None and (who.cta, who.warp) in warps and rows.shows(who.time):
-            bar = y + int(lane.bars.level[i]) * HEIGHTS["operations"] + 3
-            rows.link(who.since, bar, who.time, warps[who.cta, who.warp] + HEIGHTS["warps"])
+    # One wait may see many operations of a lane: the link leads from the one that came last.
+    last: dict[tuple[int, int, int, float], tuple[float, float]] = {}
+    for number, (lane, y) in enumerate(shown):
+        for i, row in enumerate(lane.rows):
+            who = seen.get(int(row))
+            if who is not None and (who.cta, who.warp) in warps and rows.shows(who.time) and rows.shows(who.since):
+                bar = y + int(lane.bars.level[i]) * HEIGHTS["operations"] + 3
+                key = (number, who.cta, who.warp, who.time)
+                last[key] = max(last.get(key, (0.0, 0.0)), (who.since, bar))
+    if len(last) <= MOST_LINKS:
+        for (_, cta, warp, time), (since, bar) in last.items():
+            rows.link(since, bar, time, warps[cta, warp] + HEIGHTS["warps"])
 
 
 def _death(rows: Rows, run: Run, top: float, bottom: float) -> None:

@@ -189,15 +189,19 @@ function painter(canvas) {
     }
   }
 
+  // One wait may see many operations of a lane: the link leads from the one that came last, and from the chosen one.
   function links(marks) {
-    const shown = scene.lanes.flatMap((lane, number) =>
-      (lane.links ?? [])
-        .filter(([bar]) => lane.stop[bar] >= low && lane.stop[bar] <= high)
-        .map(([bar, to, when, since]) => ({ lane, number, bar, to: scene.lanes[to], when, since })),
-    );
-    for (const { lane, number, bar, to, when, since } of shown) {
-      const chosen = marks.some((mark) => mark.lane === number && mark.bar === bar);
-      if (shown.length > MOST_LINKS && !chosen) continue;
+    const shown = new Map();
+    scene.lanes.forEach((lane, number) => {
+      for (const [bar, to, when, since] of lane.links ?? []) {
+        if (since < low || since > high) continue;
+        const chosen = marks.some((mark) => mark.lane === number && mark.bar === bar);
+        const key = chosen ? "chosen" : `${number} ${to} ${when}`;
+        if (!(shown.get(key)?.since > since)) shown.set(key, { lane, bar, to: scene.lanes[to], when, since, chosen });
+      }
+    });
+    for (const { lane, bar, to, when, since, chosen } of shown.values()) {
+      if (shown.size > MOST_LINKS && !chosen) continue;
       const y = lane.y + lane.level[bar] * ROW.operations + 4;
       context.strokeStyle = context.fillStyle = ink;
       context.globalAlpha = chosen ? 1 : 0.4;

@@ -142,6 +142,22 @@ def families(trace: Any) -> NDArray[np.object_]:
     return found
 
 
+def instructions(trace: Any, cta: int) -> NDArray[np.intp]:
+    """Return the rows of a CTA's operations, one for each instruction.
+
+    A trace has four rows for a wgmma, one for each warp of its warpgroup. The four run the same sequence of them, so
+    those of the warpgroup's first warp stand for all.
+    """
+    ops = trace.operations
+    rows = np.flatnonzero(np.asarray(ops.cta) == cta)
+    shared = np.asarray(ops.kind)[rows] == "wgmma"
+    group = np.asarray(ops.warp)[rows] // 4
+    first = {int(g): int(np.asarray(ops.warp)[rows][shared & (group == g)].min()) for g in np.unique(group[shared])}
+    leads = np.array([first.get(int(g), -1) for g in group], np.int64) == np.asarray(ops.warp)[rows]
+    found: NDArray[np.intp] = rows[~shared | leads]
+    return found
+
+
 def family_times(trace: Any, cta: int) -> dict[str, Floats]:
     """Return when operations of one CTA were in flight, from start to end, family by family."""
     ops, kinds = trace.operations, families(trace)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlacademy.viz.numbers import plural, tenths
-from mlacademy.viz.timeline_facts import FAMILIES, FAMILY_WORDS, role_of
+from mlacademy.viz.timeline_facts import FAMILIES, FAMILY_WORDS, instructions, role_of
 from mlacademy.viz.timeline_keys import KEY_NAMES, KEYS
 
 Floats = NDArray[np.float64]
@@ -174,7 +174,7 @@ def _operations(trace: Any, cta: int, chosen: Filter) -> list[Lane]:
         for row in range(len(trace.warps.cta))
     }
     kept: dict[str, list[int]] = {}
-    for i in np.flatnonzero(np.asarray(ops.cta) == cta):
+    for i in instructions(trace, cta):
         role = roles.get((cta, int(ops.warp[i])), "")
         touched = {*_names(ops.reads[i]), *_names(ops.writes[i])}
         if (
@@ -219,7 +219,7 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in value)
 
 
-def _levels(start: Floats, stop: Floats, most: int = 4) -> Ints:
+def _levels(start: Floats, stop: Floats, most: int = 6) -> Ints:
     """Give each bar the lowest row that is free when it starts; bars beyond `most` at once share the last row."""
     free = [-np.inf] * most
     levels = []
@@ -270,7 +270,9 @@ def _buffers(trace: Any, cta: int, chosen: Filter) -> list[Lane]:
         rows = np.flatnonzero(here & (names == name))
         if not len(rows):
             continue
-        rows = rows[np.argsort(np.asarray(table.t0)[rows], kind="stable")]
+        # The warps of a warpgroup read the same operand in the same cycles: one bar.
+        same = {(float(table.t0[i]), float(table.t1[i]), str(table.mode[i])): int(i) for i in reversed(rows)}
+        rows = np.array(sorted(same.values(), key=lambda i: (float(table.t0[i]), i)))
         modes = ["write" if str(table.mode[i]) == "write" else "read" for i in rows]
         texts = [f"{name} {KEYS[mode].words} by {table.by[i]}" for i, mode in zip(rows, modes, strict=True)]
         about = f"buffer {name} of CTA {cta}: {plural(int(trace.buffers.bytes[row]), 'byte')}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlacademy.viz.numbers import plural, short, tenths
-from mlacademy.viz.timeline_facts import FAMILY_WORDS, families, family_times, flight, length, role_shares
+from mlacademy.viz.timeline_facts import FAMILY_WORDS, families, family_times, flight, instructions, length, role_shares
 from mlacademy.viz.timeline_lanes import Lane
 
 LISTED = 16
@@ -27,7 +27,9 @@ def summary(trace: Any, ctas: Sequence[int], died: str) -> str:
     shares = [share for share in role_shares(trace, ctas) if share.waits]
     if shares:
         most = max(shares, key=lambda share: share.waiting / share.life)
-        parts.append(f"{most.role} waits {percent(most.waiting, most.life)} of its time, most on {most.waits[0][0]}")
+        parts.append(
+            f"{most.role}: {percent(most.waiting, most.life)} of the time in waits, most on {most.waits[0][0]}"
+        )
     both = flight(trace, ctas)
     if both.loads and both.wgmma:
         parts.append(f"TMA loads are in flight for {percent(both.both, both.wgmma)} of wgmma's time")
@@ -58,12 +60,12 @@ def _roles(trace: Any, ctas: Sequence[int]) -> list[str]:
 
 def _operations(trace: Any, ctas: Sequence[int]) -> list[str]:
     ops = trace.operations
-    here = np.isin(np.asarray(ops.cta), list(ctas)) if len(ops.cta) else np.zeros(0, bool)
-    kinds = families(trace)
+    here = np.concatenate([instructions(trace, cta) for cta in ctas]) if ctas else np.zeros(0, np.intp)
+    kinds = families(trace)[here]
     times = [family_times(trace, cta) for cta in ctas]
     lines = []
     for family in dict.fromkeys(name for one in times for name in one):
-        rows = np.flatnonzero(here & (kinds == family))
+        rows = here[kinds == family]
         busy = sum(length(one[family]) for one in times if family in one)
         moved = int(np.asarray(ops.bytes)[rows].sum())
         taken = np.asarray(ops.t_end, float)[rows] - np.asarray(ops.t_issue, float)[rows]
