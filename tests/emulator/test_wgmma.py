@@ -56,7 +56,9 @@ def random_place(chooser: random.Random, lines: int, width: int, transposed: boo
     return Place(start, chooser.choice(tiles), chooser.choice(tiles), swizzle)
 
 
-def random_case(form: Form, seed: int) -> tuple[np.ndarray, Place | None, Place, np.ndarray, np.ndarray]:
+def random_case(
+    form: Form, seed: int, smem: int = SMEM
+) -> tuple[np.ndarray, Place | None, Place, np.ndarray, np.ndarray]:
     chooser, rng = random.Random(seed), np.random.default_rng(seed)
     image = rng.integers(0, 256, SMEM, dtype=np.uint8)
     width = max(ELEMENT_BITS[form.a] // 8, 1)

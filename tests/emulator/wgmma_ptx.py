@@ -55,20 +55,25 @@ def wait(pending: int = 0) -> str:
     return f"wgmma.wait_group.sync.aligned {pending};"
 
 
-def kernel(form: Form, body: str, threads: int = 128) -> str:
-    """Loads shared memory, C and A's fragments; runs `body`; stores D. %a and %b hold the descriptors, %p scale-d."""
+def kernel(form: Form, body: str, threads: int = 128, smem: int | None = None) -> str:
+    """Loads shared memory, C and A's fragments; runs `body`; stores D. %a and %b hold the descriptors, %p scale-d.
+
+    Shared memory is `SMEM` bytes of dynamic memory, or `smem` bytes of static memory.
+    """
     loads = "\n".join(f"ld.global.b32 %c{r}, [%dc+{512 * r}];" for r in range(form.registers))
     stores = "\n".join(f"st.global.b32 [%dd+{512 * r}], %c{r};" for r in range(form.registers))
     fragments = "\n".join(f"ld.global.b32 %x{r}, [%df+{512 * r}];" for r in range(4))
-    return f""".extern .shared .align 1024 .b8 smem[];
+    place = ".extern .shared .align 1024 .b8 smem[];" if smem is None else f".shared .align 1024 .b8 smem[{smem}];"
+    return f"""{place}
 .visible .entry k(.param .u64 image, .param .u64 frag, .param .u64 c, .param .u64 out, .param .u64 a, .param .u64 b,
                   .param .u32 keep) .maxntid {threads}, 1, 1 {{
 .reg .b32 %c<{max(form.registers, 4)}>; .reg .b32 %x<4>; .reg .b32 %e<200>; .reg .b32 %t<8>; .reg .f32 %f<8>;
 .reg .b64 %a, %b, %di, %df, %dc, %dd, %w<8>; .reg .pred %p, %q<4>;
 ld.param.u64 %di, [image]; ld.param.u64 %df, [frag]; ld.param.u64 %dc, [c]; ld.param.u64 %dd, [out];
 ld.param.u64 %a, [a]; ld.param.u64 %b, [b]; ld.param.u32 %t0, [keep]; setp.ne.u32 %p, %t0, 0;
+mov.u32 %t0, smem; shr.u32 %t0, %t0, 4; cvt.u64.u32 %w0, %t0; add.u64 %a, %a, %w0; add.u64 %b, %b, %w0;
 mov.u32 %t0, %tid.x; mov.u32 %t1, smem; mad.lo.u32 %t1, %t0, 16, %t1; mad.wide.u32 %di, %t0, 16, %di; mov.u32 %t2, %t0;
-COPY: setp.ge.u32 %q0, %t2, {SMEM // 16}; @%q0 bra COPIED;
+COPY: setp.ge.u32 %q0, %t2, {(smem or SMEM) // 16}; @%q0 bra COPIED;
 ld.global.v4.b32 {{%e0, %e1, %e2, %e3}}, [%di]; st.shared.v4.b32 [%t1], {{%e0, %e1, %e2, %e3}};
 add.u32 %t2, %t2, {threads}; add.u32 %t1, %t1, {16 * threads}; add.u64 %di, %di, {16 * threads}; bra COPY;
 COPIED: fence.proxy.async; bar.sync 0;
