@@ -20,10 +20,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "emulator"))
 from _report import card, write
-from mma_ptx import FORMS, HEADER, tiles
+from mma_ptx import FORMS, HEADER, MmaForm, tiles
 from wgmma_ptx import Form, Place, kernel, plain_body
 
-SMEM, TILES, CASES = 49152, 64, 6
+SMEM, TILES, CASES = 49152, 24, 8
 
 
 def descriptor_cases() -> list[tuple[str, Form, Place | None, Place]]:
@@ -62,6 +62,11 @@ def descriptor_cases() -> list[tuple[str, Form, Place | None, Place]]:
     return out
 
 
+def mma_inputs(form: MmaForm) -> dict[str, np.ndarray]:
+    cases = [tiles(form, TILES, seed) for seed in range(CASES)]
+    return {name: np.concatenate([case[name] for case in cases]) for name in "abc"}
+
+
 def image(case: int) -> np.ndarray:
     return np.random.default_rng(1000 + case).integers(0, 256, SMEM, dtype=np.uint8) & np.uint8(0xBF)
 
@@ -79,7 +84,7 @@ def record(path: Path) -> None:
     kept: dict[str, np.ndarray] = {}
     for form in FORMS:
         found = gpu.load(HEADER + form.kernel(), [form.name])[form.name]
-        inputs = tiles(form, TILES * CASES, 0)
+        inputs = mma_inputs(form)
         out = gpu.upload(np.full_like(inputs["c"], 0xEE))
         blocks = [gpu.upload(inputs[name]) for name in "abc"]
         gpu.launch(found, grid=TILES * CASES, block=32, args=(*blocks, out))
@@ -114,7 +119,7 @@ def compare(path: Path, target: Path | None) -> int:
     name, driver = json.loads(str(kept["card"]))
     rows: dict[str, dict[str, Any]] = {}
     for form in FORMS:
-        inputs = tiles(form, TILES * CASES, 0)
+        inputs = mma_inputs(form)
         got = np.zeros_like(inputs["c"])
         refused = on_emulator(HEADER + form.kernel(), tuple(inputs[n] for n in "abc"), got, grid=(TILES * CASES, 1, 1))
         add(rows, form.opcode, got, kept[form.name], refused)
