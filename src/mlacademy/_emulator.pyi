@@ -1,5 +1,6 @@
 """The PTX emulator (kernels/emulator). `mlacademy.gpu` is the friendly way in."""
 
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 class Param(TypedDict):
@@ -107,7 +108,11 @@ def launch(
     cluster: tuple[int, int, int],
     smem_bytes: int,
     params: bytes,
-    buffers: list[tuple[int, int, str, bool]],
+    buffers: Sequence[tuple[int, int, str, bool] | tuple[int, int, str, bool, tuple[int, ...], int, int]],
     options: dict[str, Any],
 ) -> Statistics:
-    """Run a kernel. `buffers` are (address, bytes, name, writable); options: seed, order, step_budget, threads."""
+    """Run a kernel.
+
+    `buffers` are (address, bytes, name, writable), and where it is known (…, shape, bytes of an element, address of a
+    map with one byte for each byte that has been written, or 0); options: check, seed, order, step_budget, threads.
+    """

@@ -69,12 +69,16 @@ std::string GlobalMemory::locate(std::uint64_t address, std::string& object) con
     }
     if (nearest == nullptr) return address < 4096 ? "a null pointer" : "in no buffer of this launch";
     object = nearest->name;
+    std::string shape;
+    for (const std::uint64_t size : nearest->shape)
+        shape += (shape.empty() ? " (shape [" : ", ") + std::to_string(size);
+    if (!shape.empty()) shape += "])";
     if (before) return std::to_string(distance) + " bytes before the start of '" + object + "'";
     if (address < nearest->begin + nearest->size)
         return "at byte " + std::to_string(address - nearest->begin) + " of '" + object + "', which has " +
-               std::to_string(nearest->size) + " bytes";
+               std::to_string(nearest->size) + " bytes" + shape;
     return (distance == 0 ? std::string("just") : std::to_string(distance) + " bytes") +
-           " past the end of '" + object + "', which has " + std::to_string(nearest->size) + " bytes";
+           " past the end of '" + object + "', which has " + std::to_string(nearest->size) + " bytes" + shape;
 }
 
 }  // namespace emu

@@ -18,6 +18,7 @@ from mlacademy.gpu.module import Module
 from mlacademy.gpu.plan import LaunchPlan
 from mlacademy.gpu.resources import Resources
 from mlacademy.gpu.tensor_map import TensorMap
+from mlacademy.gpu.uninitialized import empty
 
 __all__ = [
     "CompileError",
@@ -34,6 +35,7 @@ __all__ = [
     "Resources",
     "TensorMap",
     "compile",
+    "empty",
 ]
 
 _EMULATOR_ERRORS = frozenset(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from mlacademy.gpu import map_record
+from mlacademy.gpu import map_record, uninitialized
 from mlacademy.gpu.device import Device, LaunchReport
 from mlacademy.gpu.kernel import Kernel
 from mlacademy.gpu.nvrtc import check_arch
@@ -51,18 +51,26 @@ class EmulatorDevice(Device):
         self.check(kernel, plan)
         memory = _Memory()
         params = pack(kernel, args, memory)
-        ranges = merged([*memory.ranges, *self._registry.alive()])
-        statistics = self._core.launch(
-            _program(kernel.module.ptx),
-            kernel.name,
-            plan.grid,
-            plan.block,
-            plan.cluster,
-            plan.smem_bytes,
-            params,
-            [(one.start, one.stop - one.start, one.name, one.writable) for one in ranges],
-            {**self.options, **options},
-        )
+        given = {**self.options, **options}
+        tracked = not {"all", "init"}.isdisjoint(given["check"])
+        buffers = []
+        for one in merged([*memory.ranges, *self._registry.alive()]):
+            written = uninitialized.written_map(one.start, one.stop, checked=tracked)
+            buffers.append((one.start, one.stop - one.start, one.name, one.writable, one.shape, one.itemsize, written))
+        try:
+            statistics = self._core.launch(
+                _program(kernel.module.ptx),
+                kernel.name,
+                plan.grid,
+                plan.block,
+                plan.cluster,
+                plan.smem_bytes,
+                params,
+                buffers,
+                given,
+            )
+        finally:
+            uninitialized.launch_ended()
         output = statistics.pop("output", "")
         sys.stdout.write(output)
         return LaunchReport("emulator", kernel.demangled, plan, statistics, output)
@@ -93,8 +101,7 @@ class _Memory:
         self.ranges: list[Range] = []
 
     def locate(self, view: TensorView, name: str) -> int:
-        start, stop = _on_host(view, name).span
-        self.ranges.append(Range(start, stop, name, view.writable))
+        self.ranges.append(Range.of(_on_host(view, name), name))
         return view.address
 
     def encode(self, tensor_map: TensorMap, name: str) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from mlacademy.gpu.tensors import TensorView
@@ -12,12 +13,26 @@ from mlacademy.gpu.tensors import TensorView
 
 @dataclass(frozen=True)
 class Range:
-    """Bytes ``start`` to ``stop`` of global memory, what messages call them, and whether a kernel may write there."""
+    """Bytes ``start`` to ``stop`` of global memory, what messages call them, and whether a kernel may write there.
+
+    ``shape`` and ``itemsize`` let messages name an element; they are known where one dense tensor fills the range.
+    """
 
     start: int
     stop: int
     name: str
     writable: bool
+    shape: tuple[int, ...] = field(default=(), compare=False)
+    itemsize: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, view: TensorView, name: str) -> Range:
+        """The range that ``view`` fills."""
+        start, stop = view.span
+        dense = stop - start == prod(view.shape) * view.itemsize and list(view.strides) == sorted(
+            view.strides, reverse=True
+        )
+        return cls(start, stop, name, view.writable, *((view.shape, view.itemsize) if dense else ((), 0)))
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
@@ -31,7 +46,9 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
             result.append(one)
             continue
         names = last.name if one.name in last.name.split(" / ") else f"{last.name} / {one.name}"
-        result[-1] = Range(last.start, max(last.stop, one.stop), names, last.writable or one.writable)
+        merged_stop = max(last.stop, one.stop)
+        shape = (last.shape, last.itemsize) if merged_stop == last.stop and names == last.name else ((), 0)
+        result[-1] = Range(last.start, merged_stop, names, last.writable or one.writable, *shape)
     return result
 
 
@@ -43,8 +60,7 @@ class Registry:
 
     def add(self, view: TensorView, name: str) -> None:
         """Know the memory of ``view`` under ``name`` from now on."""
-        start, stop = view.span
-        self._entries.append((weakref.ref(view.owner), Range(start, stop, name, view.writable)))
+        self._entries.append((weakref.ref(view.owner), Range.of(view, name)))
 
     def alive(self) -> list[Range]:
         """The ranges of the tensors that still live."""
