@@ -66,12 +66,12 @@ void Monitor::ended(Warp& w, Cta& cta) {
                        " in the thread that issued it.",
                    "shared memory");
     }
-    for (const AsyncOp& op : cluster_.queue().operations())
-        for (const Region& r : op.writes)
+    for (const auto& op : cluster_.queue().operations())
+        for (const Region& r : op->writes)
             if (r.where == Region::Where::shared && r.rank == cta.rank)
-                report("exit-pending", {*op.issuer, *op.ins, op.lanes, true, r.bytes, &op},
-                       name + " exits while the operation '" + op.issuer->text(*op.ins) + "' that " +
-                           who(*op.issuer) + " issued is still writing to " +
+                report("exit-pending", {*op->issuer, *op->ins, op->lanes, true, r.bytes, op.get()},
+                       name + " exits while the operation '" + op->issuer->text(*op->ins) + "' that " +
+                           who(*op->issuer) + " issued is still writing to " +
                            cta.object_at(static_cast<std::uint32_t>(r.address)),
                        "Wait for it before the CTA ends.",
                        cta.object_at(static_cast<std::uint32_t>(r.address)));

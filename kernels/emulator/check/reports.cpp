@@ -33,8 +33,8 @@ const Instruction& Monitor::instruction(Epoch e) const {
 
 const AsyncOp* Monitor::in_flight(Epoch e) const {
     if (e.agent() != check::kInFlight) return nullptr;
-    for (const AsyncOp& op : cluster_.queue().operations())
-        if ((op.id & 0x7fffffff) == e.time()) return &op;
+    for (const auto& op : cluster_.queue().operations())
+        if ((op->id & 0x7fffffff) == e.time()) return op.get();
     return nullptr;
 }
 

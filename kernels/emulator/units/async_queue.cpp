@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::uint32_t kPatience = 1000;  // turns of warps
 
-bool may_run(const AsyncOp& op) {
-    return std::ranges::all_of(op.after, [](const Done& d) { return *d; });
+bool may_run(const std::unique_ptr<AsyncOp>& op) {
+    return std::ranges::all_of(op->after, [](const Done& d) { return *d; });
 }
 
 }  // namespace
@@ -24,7 +24,7 @@ Done AsyncQueue::push(AsyncOp op) {
         }
         finish(op);
     } else {
-        ops_.push_back(std::move(op));
+        ops_.push_back(std::make_unique<AsyncOp>(std::move(op)));
     }
     return done;
 }
@@ -37,13 +37,13 @@ void AsyncQueue::finish(AsyncOp& op) {
 
 void AsyncQueue::run(std::size_t index) {
     turns_ = 0;
-    AsyncOp op = std::move(ops_[index]);
+    std::unique_ptr<AsyncOp> op = std::move(ops_[index]);
     ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(index));
-    if (!op.fetch) return finish(op);
-    op.fetch();
-    op.fetch = nullptr;
-    if (op.fetched) *op.fetched = true;
-    landed_(op, AsyncStage::fetched);
+    if (!op->fetch) return finish(*op);
+    op->fetch();
+    op->fetch = nullptr;
+    if (op->fetched) *op->fetched = true;
+    landed_(*op, AsyncStage::fetched);
     ops_.push_back(std::move(op));  // it writes later than everything that is in flight now
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -106,7 +107,7 @@ class AsyncQueue {
     bool force_one();
     [[nodiscard]] std::size_t pending() const { return ops_.size(); }
     [[nodiscard]] Policy policy() const { return policy_; }
-    [[nodiscard]] const std::vector<AsyncOp>& operations() const { return ops_; }
+    [[nodiscard]] const std::deque<std::unique_ptr<AsyncOp>>& operations() const { return ops_; }
 
   private:
     void run(std::size_t index);
@@ -115,8 +116,8 @@ class AsyncQueue {
     Policy policy_;
     Random random_;
     Landed landed_;
-    std::vector<AsyncOp> ops_;
-    std::uint32_t turns_ = 0;  // since an operation completed while others were waiting
+    std::deque<std::unique_ptr<AsyncOp>> ops_;  // thousands may be in flight: taking one out moves pointers
+    std::uint32_t turns_ = 0;                   // since an operation completed while others were waiting
 };
 
 }  // namespace emu
