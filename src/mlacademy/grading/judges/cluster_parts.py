@@ -1,0 +1,169 @@
+"""Judge of 07.4: every CTA of a cluster learns the sum over the cluster, through distributed shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlacademy.gpu import LaunchPlan
+from mlacademy.grading.compare import Exact
+from mlacademy.grading.cuda_exercise import CudaExercise, KernelMistake, Launch, Out, Sign, stuck
+from mlacademy.grading.exercise import Case
+
+Array = NDArray[np.int32]
+THREADS = 32
+
+
+def _cases(rng: np.random.Generator, hidden: bool) -> Iterator[Case]:
+    shapes = [(2, 1, "two CTAs"), (4, 3, "three clusters of four")]
+    if hidden:
+        shapes = [(1, 2, "clusters of one"), (8, 2, "clusters of eight")]
+    for ranks, clusters, label in shapes:
+        values = rng.integers(-1000, 1000, (clusters * ranks, THREADS)).astype(np.int32)
+        yield Case({"values": values, "ranks": ranks}, label, (("CTA",),))
+
+
+def _launch(values: Array, ranks: int) -> Launch:
+    return Launch(LaunchPlan(grid=len(values), block=THREADS, cluster=ranks), (values, Out((len(values),), np.int32)))
+
+
+def _totals(values: Array, ranks: int) -> Array:
+    return np.repeat(values.sum(axis=1).reshape(-1, ranks).sum(axis=1), ranks).astype(np.int32)
+
+
+CLUSTER_TOTAL = CudaExercise(
+    id="07.4",
+    title="A sum that every CTA of the cluster learns",
+    entry="cluster_total",
+    points=4,
+    lines=11,
+    parameters=("values", "ranks"),
+    outputs=("totals",),
+    cases=_cases,
+    launch=_launch,
+    reference=_totals,
+    compare=Exact(),
+    misconceptions=(
+        KernelMistake(
+            key="peer-not-ready",
+            says="A CTA reached into another one that may not have started, or whose barrier was not initialised yet: "
+            "nothing had made sure of it.",
+            hints=(
+                "When may a CTA write to another one's shared memory?",
+                "CTAs of a cluster start together, but not in step. __syncthreads() meets only the own CTA's threads.",
+                "mbarrier_init, fence_mbarrier_init, then cluster_sync(), and only then the first remote store.",
+            ),
+            signs=(Sign(("barrier-init", "remote-start")), Sign(("race", "uninitialized"), object="arrived")),
+        ),
+        KernelMistake(
+            key="peer-gone",
+            says="A CTA ended while another one still read its shared memory.",
+            hints=(
+                "What becomes of a CTA's shared memory when it ends?",
+                "Whoever is read from must stay until the readers are done.",
+                "One more cluster_sync() after the last remote read.",
+            ),
+            signs=(Sign("remote-exited"),),
+        ),
+        KernelMistake(
+            key="too-few-announced",
+            says="More bytes arrived than were announced: each of the CTAs, this one included, sends 4 bytes to "
+            "this barrier.",
+            hints=(
+                "How many stores end at one barrier?",
+                "One from every rank, 4 bytes each.",
+                "mbarrier_arrive_expect_tx(&arrived, 4 * ranks), once a CTA.",
+            ),
+            signs=(
+                stuck("arrived", pending=False, tx="unannounced"),
+                Sign(("race", "uninitialized"), object="parts", answer=r"expect_tx\(&?arrived,\s*(4|sizeof\(\w+\))\)"),
+            ),
+        ),
+        KernelMistake(
+            key="too-many-announced",
+            says="Bytes were announced at a barrier that no store brings: not every CTA sends to every other one.",
+            hints=(
+                "Draw who sends to whom. How many arrows end at each CTA?",
+                "ranks arrows end at each CTA if each CTA sends to all ranks, itself included; mapa chooses the "
+                "target.",
+                "Thread r of each CTA stores to mapa(smem_address(&parts[rank]), r), and names the barrier of CTA r.",
+            ),
+            signs=(stuck("arrived", pending=False, tx="owed"),),
+        ),
+        KernelMistake(
+            key="arrivals-missing",
+            says="An arrival is missing at the barrier. Stores bring bytes; only threads bring arrivals.",
+            hints=(
+                "How many arrivals did mbarrier_init ask for, and who gives them?",
+                "st.async counts bytes and never arrives. The announcing thread of the own CTA can be the one arrival.",
+                "mbarrier_init(&arrived, 1) and one mbarrier_arrive_expect_tx.",
+            ),
+            signs=(stuck("arrived", pending=True),),
+        ),
+        KernelMistake(
+            key="barrier-of-another",
+            says="The store and its barrier lie in different CTAs: st.async counts its bytes where the data land.",
+            hints=(
+                "In which CTA is the barrier that you name?",
+                "Both addresses of st.async must come from mapa with the same rank.",
+                "st_async_u32(mapa(parts…, r), mine, mapa(arrived…, r)).",
+            ),
+            signs=(Sign(("st-async", "remote", "barrier-place", "thread", "bounds")),),
+        ),
+        KernelMistake(
+            key="own-only",
+            says="Every CTA ended up with values that were not sent to it: the store went to the sender's own "
+            "shared memory.",
+            hints=(
+                "What does smem_address(&parts[0]) name, seen from CTA 1?",
+                "It is CTA 1's own variable. mapa turns it into the address of the same variable in another CTA.",
+                "mapa(smem_address(&parts[rank]), r) for the copy in CTA r.",
+            ),
+            signs=(Sign("race", object="parts", code="st_async"),),
+            model=lambda values, ranks: _poisoned_total(values, ranks, ranks - 1),
+        ),
+        KernelMistake(
+            key="read-too-early",
+            says="parts was read before the other CTAs' values were known to be there.",
+            hints=(
+                "What tells a CTA that all values have arrived?",
+                "With st.async: a wait on the own barrier. With ordinary stores: cluster_sync() after them.",
+                "mbarrier_wait_parity_cluster(&arrived, 0) by all threads before the sum.",
+            ),
+            signs=(Sign(("race", "uninitialized"), object="parts"), Sign("exit-pending")),
+            when=lambda case, expected, got: _some_missing(case, got),
+        ),
+    ),
+    hints=(
+        "Before anything remote: a barrier in each CTA, made known to the whole cluster. After it: each CTA "
+        "sends to all.",
+        "Announce 4 bytes a rank at the own barrier; thread r of a CTA sends to rank r; all threads wait for the "
+        "own barrier.",
+        "st_async_u32(mapa(smem_address(&parts[rank]), r), mine, mapa(smem_address(&arrived), r)) for r < ranks.",
+    ),
+)
+
+
+def _poisoned_total(values: Array, ranks: int, missing: int) -> Array:
+    """A total in which all parts but the own one still hold 0xFF bytes, which is -1 as an integer."""
+    if ranks == 1:
+        raise ValueError("nothing is missing in a cluster of one")
+    return (values.sum(axis=1) - missing).astype(np.int32)
+
+
+def _some_missing(case: Case, got: Array) -> bool:
+    """Whether every total is a sum of some CTAs' parts with -1 or 0 in place of the others."""
+    values, ranks = case.inputs["values"], case.inputs["ranks"]
+    parts = values.sum(axis=1).reshape(-1, ranks)
+    for cluster, mine in zip(parts, np.asarray(got).reshape(-1, ranks), strict=True):
+        subsets = range(1 << ranks)
+        present = [[bool(s >> r & 1) for r in range(ranks)] for s in subsets]
+        for blank in (-1, 0):
+            sums = {int(np.where(p, cluster, blank).sum()) for p in present}
+            if all(int(total) in sums for total in mine):
+                break
+        else:
+            return False
+    return True
