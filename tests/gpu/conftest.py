@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -37,14 +36,3 @@ def device(request: pytest.FixtureRequest) -> Device:
     if obstacle:
         pytest.skip(obstacle)
     return Device(request.param)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Skip what the emulator says it does not run yet; anything else that goes wrong is a failure."""
-    try:
-        return (yield)
-    except ValueError as error:
-        if type(error).__name__ == "PtxUnsupported":
-            pytest.skip(str(error))
-        raise
