@@ -78,6 +78,9 @@ def special(data: Bytes, dtype: str, seed: int) -> Bytes:
     signs = rng.integers(0, 2, words.size).astype(np.uint64) << np.uint64(8 * size - 1)
     chosen = rng.integers(0, 3, words.size) == 0
     words[chosen] = (picks | signs)[chosen].astype(words.dtype)
+    if dtype.startswith("tfloat32"):  # ties between its neighbours
+        ties = rng.integers(0, 4, words.size) == 0
+        words[ties] = words[ties] & np.uint32(0xFFFFE000) | np.uint32(0x1000)
     return words.view(np.uint8)
 
 
@@ -183,6 +186,9 @@ REDUCTIONS = {
     "float16": ("add", "min", "max"),
     "bfloat16": ("add", "min", "max"),
     "float32": ("add",),
+    "float32_ftz": ("add",),
+    "tfloat32": ("add",),
+    "float64": ("add",),
 }
 LINEAR = [
     *(f"{op}.{kind}" for op in ("and", "or", "xor") for kind in ("b32", "b64")),

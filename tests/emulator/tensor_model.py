@@ -55,16 +55,20 @@ class Copy:
         """Bytes that a load reports."""
         return self.tensor_map.box_bytes
 
-    def taken(self) -> list[tuple[tuple[int, ...], int, int | None]]:
-        """Per element of the box: its coordinates, its byte in shared memory, its byte in the tensor (if inside)."""
+    def taken(self, *, units: bool = False) -> list[tuple[tuple[int, ...], int, int | None]]:
+        """Per element of the box: its coordinates, its byte in shared memory, its byte in the tensor (if inside).
+
+        With ``units`` a row goes on to the end of the 16 bytes that hold its last element, as stores write it.
+        """
         it = self.tensor_map
         steps = (1, *it.element_strides[1:])
+        sizes = (-(-it.dims[0] * self.size // 16) * 16 // self.size if units else it.dims[0], *it.dims[1:])
         axes = [range(0, size, step) for size, step in zip(it.box, steps, strict=True)]
         pitch = PITCH.get(it.swizzle, 128) if it.swizzle != "none" else it.box[0] * self.size
         elements = []
         for number, index in enumerate(itertools.product(*reversed(axes))):
             coordinates = tuple(c + k for c, k in zip(self.at, reversed(index), strict=True))
-            inside = all(0 <= c < size for c, size in zip(coordinates, it.dims, strict=True))
+            inside = all(0 <= c < size for c, size in zip(coordinates, sizes, strict=True))
             row, column = divmod(number, it.box[0])
             place = swizzled(it.swizzle, self.offset + row * pitch + column * self.size)
             byte = coordinates[0] * self.size + sum(c * s for c, s in zip(coordinates[1:], it.strides, strict=True))
@@ -75,12 +79,21 @@ class Copy:
         """What a load does to shared memory."""
         fill = NAN * (self.size // 2) if self.tensor_map.oob_fill == "nan" else bytes(self.size)
         for _, place, byte in self.taken():
-            data = np.frombuffer(fill, np.uint8) if byte is None else tensor[byte : byte + self.size]
+            data = np.frombuffer(fill, np.uint8) if byte is None else self.loaded(tensor[byte : byte + self.size])
             shared[place : place + self.size] = data
+
+    def loaded(self, element: Bytes) -> Bytes:
+        """An element as it arrives: tf32 types round to 10 bits of mantissa, ties away from zero."""
+        if not self.tensor_map.dtype.startswith("tfloat32"):
+            return element
+        bits = int(element.view(np.uint32)[0])
+        nan = bits & 0x7FFFFFFF > 0x7F800000
+        rounded = 0x7FFFE000 if nan else (bits // 0x2000 + (bits % 0x2000 >= 0x1000)) * 0x2000
+        return np.array([rounded], np.uint32).view(np.uint8)
 
     def store(self, tensor: Bytes, shared: Bytes) -> None:
         """What a store does to the tensor."""
-        for _, place, byte in self.taken():
+        for _, place, byte in self.taken(units=True):
             if byte is not None:
                 tensor[byte : byte + self.size] = shared[place : place + self.size]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tensor_kernels import DONE, SHARED, WAIT, load, multicast, noise, run, store
-from tensor_model import Copy, aligned, random_copy
+from tensor_model import SIZES, Copy, aligned, random_copy
 
 from mlacademy.gpu import Device, TensorMap
 
@@ -23,7 +23,7 @@ every_order = pytest.mark.parametrize("order", ORDERS, ids=lambda o: f"{o['order
 def test_loads_bring_every_element_to_its_place(batch: int, order: dict[str, Any]) -> None:
     chooser = random.Random(f"load {batch}")
     for number in range(20):
-        copy = random_copy(chooser)
+        copy = random_copy(chooser, dtypes=tuple(SIZES), narrow=number % 4 == 0, inner_steps=number % 5 == 0)
         tensor, shared = noise(copy.tensor_map.tensor.size, number), noise(SHARED, 99 + number)
         body = load(copy, space=chooser.choice(["cluster", "cta"]), tile=chooser.choice(["", ".tile"]))
         _, got = run(EMULATOR, copy, body, tensor, shared, wait=WAIT, **order)
@@ -37,7 +37,7 @@ def test_loads_bring_every_element_to_its_place(batch: int, order: dict[str, Any
 def test_stores_write_what_is_inside_and_nothing_else(batch: int, order: dict[str, Any]) -> None:
     chooser = random.Random(f"store {batch}")
     for number in range(20):
-        copy = random_copy(chooser, store=True)
+        copy = random_copy(chooser, store=True, narrow=number % 4 == 0)
         tensor, shared = noise(copy.tensor_map.tensor.size, number), noise(SHARED, 99 + number)
         expected = tensor.copy()
         copy.store(expected, shared)

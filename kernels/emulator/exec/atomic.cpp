@@ -57,6 +57,10 @@ u32 add_f32(u32 old, u32 a, u32) {
 u64 add_f64(u64 old, u64 a, u64) {
     return std::bit_cast<u64>(std::bit_cast<double>(old) + std::bit_cast<double>(a));
 }
+u64 add_f64_keeping_nan(u64 old, u64 a, u64) {
+    const double x = std::bit_cast<double>(old), y = std::bit_cast<double>(a);
+    return y != y ? a : x != x ? old : std::bit_cast<u64>(x + y);
+}
 enum class HalfOp : u8 { add, min, max };
 template <Format F, HalfOp O>
 u16 half(u16 old, u16 a, u16) {
@@ -213,6 +217,10 @@ u64 rmw_function(Mod op, Type type, bool flush_subnormals) {
     if (type == Type::b128) return plain_function<u128>(op);
     if (type == Type::b16) return plain_function<u16>(op);
     return wide ? plain_function<u64>(op) : plain_function<u32>(op);
+}
+
+u64 bulk_function(Mod op, Type type) {
+    return type == Type::f64 ? as_bits<u64>(add_f64_keeping_nan) : rmw_function(op, type, false);
 }
 
 u16 rmw_at(std::byte* p, Rmw<u16> f, u16 a, u16 b) {

@@ -145,9 +145,8 @@ void select_bulk_store(const Choice&, Instruction& i) {
 void select_bulk_reduce(const Choice& c, Instruction& i) {
     const Type type = c.type(0);
     const bool global = c.has(Mod::global);
-    i.aux = rmw_function(
-        c.one_of({Mod::add, Mod::min, Mod::max, Mod::inc, Mod::dec, Mod::and_, Mod::or_, Mod::xor_}), type,
-        global);
+    i.aux = bulk_function(
+        c.one_of({Mod::add, Mod::min, Mod::max, Mod::inc, Mod::dec, Mod::and_, Mod::or_, Mod::xor_}), type);
     switch (bits_of(type)) {
         case 16:
             i.run = bulk_reduce_global<u16>;

@@ -33,7 +33,8 @@ void check_global(Warp& w, const Instruction& i, int lane, const Box& box, bool 
             const std::string place = memory.locate(run.global, object);
             w.trap(i, 1u << lane,
                    "Out of bounds: " + does() + place +
-                       "; the sizes or strides of its tensor map reach beyond the memory that it describes",
+                       "; the sizes or strides of its tensor map reach beyond the memory that it describes" +
+                       (write ? " (stores write whole units of 16 bytes)" : ""),
                    run.global, object, "bounds");
         }
         if (write && !range->writable)
@@ -95,12 +96,27 @@ void fill(std::byte* place, u32 bytes, const TensorMap& map) {
         std::memcpy(place + k, &tensor_map::kNan, sizeof tensor_map::kNan);
 }
 
+// Loads of the tf32 types round, also subnormals; those with "ftz" in their name do not flush (an H200).
+u32 round_tf32(u32 bits) {
+    if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fffe000;
+    return (bits + 0x1000) & 0xffffe000;
+}
+
 void load_part(std::byte* shared, const Box& part, const TensorMap& map) {
     for (const Run& run : part.runs) {
-        if (run.inside())
-            std::memcpy(shared + run.shared, reinterpret_cast<const std::byte*>(run.global), run.bytes);
-        else
-            fill(shared + run.shared, run.bytes, map);
+        std::byte* const place = shared + run.shared;
+        if (!run.inside()) {
+            fill(place, run.bytes, map);
+            continue;
+        }
+        std::memcpy(place, reinterpret_cast<const std::byte*>(run.global), run.bytes);
+        if (!map.rounds_to_tf32()) continue;
+        for (u32 k = 0; k < run.bytes; k += 4) {
+            u32 bits;
+            std::memcpy(&bits, place + k, 4);
+            bits = round_tf32(bits);
+            std::memcpy(place + k, &bits, 4);
+        }
     }
 }
 
@@ -114,7 +130,7 @@ Step load(Warp& w, const Instruction& i, u32 mask) {
         const TensorOperand t = tensor_operand(w, i, l, i.op + 1, rank, TensorAccess::load);
         const u64 to = w.address(i.op[0], l);
         const u32 offset = shared_place(w, i, l, i.space, to, t.map, Warp::Access::write);
-        const Box box = tma::box_at(t.map, t.at, offset);
+        const Box box = tma::box_at(t.map, t.at, offset, tma::Clip::elements);
         check_global(w, i, l, box, false);
         const MbarrierRef named = (i.aux & kPair) != 0
                                       ? MbarrierRef::named(w, i, l, Space::shared_cluster, barrier_operand)
@@ -147,7 +163,7 @@ void store_box(Warp& w, const Instruction& i, int lane, AsyncKind kind, const Te
     Cluster& cluster = w.cta().cluster();
     const u32 offset = shared_place(w, i, lane, Space::shared, w.address(i.op[1 + i.target], lane), t.map,
                                     Warp::Access::read);
-    const Box box = tma::box_at(t.map, t.at, offset);
+    const Box box = tma::box_at(t.map, t.at, offset, tma::Clip::units);
     check_global(w, i, lane, box, true);
     const std::byte* const shared = w.cta().shared();
     for (Box& whole : tma::split(box, cluster.parts(box.bytes / 16))) {
@@ -221,7 +237,7 @@ Step reduce(Warp& w, const Instruction& i, u32 mask) {
                    "'" + w.text(i) + "' on a tensor of " + std::string(t.map.element().name) +
                        ", which has no reduction ." + std::string(name_of(op)),
                    0, {}, "tensor-map");
-        const u64 function = rmw_function(op, type, true);
+        const u64 function = bulk_function(op, type);
         store_box(w, i, l, AsyncKind::tensor_reduce, t, [=](const Run& run, const std::byte* data) {
             switch (bits_of(type)) {
                 case 16:

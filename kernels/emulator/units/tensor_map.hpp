@@ -42,6 +42,7 @@ struct TensorMap {
     std::uint64_t patch = 0;               // number of the last tensormap.replace; 0: as the host made it
 
     [[nodiscard]] const Element& element() const;
+    [[nodiscard]] bool rounds_to_tf32() const { return type == 11 || type == 12; }
     [[nodiscard]] std::uint32_t row_bytes() const {  // of a row of the box in shared memory
         return box[0] * element().bits * 2 / element().unit_data;
     }

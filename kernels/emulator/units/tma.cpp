@@ -34,11 +34,12 @@ std::uint32_t grain_of(const TensorMap& map) {
 
 class Walk {
   public:
-    Walk(const TensorMap& map, const Coordinates& at, std::uint32_t shared)
+    Walk(const TensorMap& map, const Coordinates& at, std::uint32_t shared, Clip clip)
         : map_(map), at_(at), shared_(shared), grain_(grain_of(map)) {
         unit_data_ = grain_ * map.element().unit_data / 16;
         first_ = static_cast<std::int64_t>(at[0]) * map.element().bits / 8;
         limit_ = static_cast<std::int64_t>(map.dim[0] * map.element().bits / 8);
+        if (clip == Clip::units) limit_ = (limit_ + 15) / 16 * 16;
     }
 
     Box take() {
@@ -85,8 +86,8 @@ class Walk {
 
 }  // namespace
 
-Box box_at(const TensorMap& map, const Coordinates& at, std::uint32_t shared) {
-    return Walk(map, at, shared).take();
+Box box_at(const TensorMap& map, const Coordinates& at, std::uint32_t shared, Clip clip) {
+    return Walk(map, at, shared, clip).take();
 }
 
 std::uint32_t extent(const TensorMap& map) {

@@ -49,8 +49,11 @@ struct Box {
 static_assert(swizzled(Swizzle::b128, 0x390) == 0x3e0, "line 7: chunk 1 goes to chunk 6");
 static_assert(swizzled(Swizzle::b32, 0x80) == 0x90 && swizzled(Swizzle::b64, 0x180) == 0x1b0);
 
-// The box whose first element has coordinates `at`, copied from or to shared offset `shared`.
-[[nodiscard]] Box box_at(const TensorMap& map, const Coordinates& at, std::uint32_t shared);
+// The box whose first element has coordinates `at`, copied from or to shared offset `shared`. A load is
+// clipped at the last element of a row, a store at the 16 bytes that hold it: it writes up to there, as an
+// H200 does.
+enum class Clip : std::uint8_t { elements, units };
+[[nodiscard]] Box box_at(const TensorMap& map, const Coordinates& at, std::uint32_t shared, Clip clip);
 // Bytes from the box's first to its last in shared memory, gaps included.
 [[nodiscard]] std::uint32_t extent(const TensorMap& map);
 // A box in about equal parts, each at least one unit of 16 bytes.

@@ -211,7 +211,7 @@ def encode_for_driver(tensor_map: TensorMap, address: int) -> bytes:
         tensor_map.rank,
         address,
         [cuda.cuuint64_t(size) for size in tensor_map.dims],
-        [cuda.cuuint64_t(stride) for stride in tensor_map.strides],
+        [cuda.cuuint64_t(stride) for stride in tensor_map.strides or (16,)],  # the driver wants an array in any case
         [cuda.cuuint32_t(size) for size in tensor_map.box],
         [cuda.cuuint32_t(step) for step in tensor_map.element_strides],
         cuda.CUtensorMapInterleave(INTERLEAVES[tensor_map.interleave]),
