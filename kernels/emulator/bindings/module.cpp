@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "bindings/numerics.hpp"
+#include "bindings/trace.hpp"
 #include "ir/errors.hpp"
 #include "machine/machine.hpp"
 #include "ptx/program.hpp"
@@ -30,7 +31,8 @@ py::handle make_error(py::module_& m, const char* name, py::handle base, const c
 }
 
 struct ErrorTypes {
-    py::handle syntax, invalid, unsupported, trap, race, uninitialized, proxy, hazard, deadlock, runaway;
+    py::handle syntax, invalid, unsupported, trap, race, uninitialized, proxy, hazard, deadlock, runaway,
+        full;
 };
 ErrorTypes& types() {
     static ErrorTypes instance;
@@ -109,6 +111,8 @@ void translate(std::exception_ptr pointer) {
         raise(types().deadlock, e);
     } catch (const Runaway& e) {
         raise(types().runaway, e);
+    } catch (const TraceFull& e) {
+        raise(types().full, e);
     } catch (const LaunchInvalid& e) {
         PyErr_SetString(PyExc_ValueError, e.what());
     } catch (const Interrupted&) {
@@ -280,10 +284,10 @@ Statistics run(Grid& grid) {
 
 py::dict launch(const Program& program, const std::string& name, Triple grid, Triple block, Triple cluster,
                 std::uint32_t smem_bytes, const py::bytes& params, const std::vector<py::tuple>& buffers,
-                const py::dict& options) {
+                const py::dict& options, const std::shared_ptr<EventLog>& log) {
     const Kernel* kernel = program.find(name);
     if (kernel == nullptr) throw LaunchInvalid("kernel: the program has no kernel '" + name + "'");
-    Launch l{grid, block, cluster, smem_bytes, {}, read_options(options)};
+    Launch l{grid, block, cluster, smem_bytes, {}, read_options(options), log.get()};
     const std::string_view bytes = params;
     for (const char c : bytes)
         l.params.push_back(static_cast<std::byte>(c));
@@ -328,6 +332,7 @@ PYBIND11_MODULE(_emulator, m) {
     t.hazard = make_error(m, "HazardError", t.trap, "Registers of a wgmma in flight were touched.");
     t.deadlock = make_error(m, "Deadlock", running, "Nothing could run any more.");
     t.runaway = make_error(m, "Runaway", running, "The step budget was used up.");
+    t.full = make_error(m, "TraceFull", running, "More happened than the trace may keep.");
     py::register_exception_translator(translate);
 
     py::class_<Program>(m, "Program", "A loaded PTX module.")
@@ -347,6 +352,7 @@ PYBIND11_MODULE(_emulator, m) {
         });
     m.def("launch", &launch, py::arg("program"), py::arg("kernel"), py::arg("grid"), py::arg("block"),
           py::arg("cluster"), py::arg("smem_bytes"), py::arg("params"), py::arg("buffers"),
-          py::arg("options"));
+          py::arg("options"), py::arg("log") = nullptr);
+    add_trace(m);
     add_numerics(m);
 }

@@ -1,4 +1,6 @@
 // Named barriers of a CTA and the barrier of a cluster.
+#include <utility>
+
 #include "check/monitor.hpp"
 #include "exec/lanes.hpp"
 
@@ -62,6 +64,7 @@ Step wait_at(Warp& w, const Instruction& i, u32 mask, const Operand& number, con
         const u64 generation = n < 16 ? w.cta().barriers[n].generation : 0;
         if (arrive(w, i, mask, number, count).generation == generation)
             return w.park({.kind = Wait::Kind::barrier, .number = n, .value = generation});
+        if (ClusterLog* log = w.log()) log->pass(Waited::barrier, n, generation);
     }
     w.split().resumed = false;
     if (Monitor* const m = w.monitor()) m->barrier_passed(w, n);
@@ -115,10 +118,11 @@ Step cluster_wait(Warp& w, const Instruction& i, u32 mask) {
     if (w.cluster_phase == ~u64{0})
         w.trap(i, mask, "'" + w.text(i) + "' without a barrier.cluster.arrive before it");
     if (!together(w, i, mask)) return Step::park;
-    w.split().resumed = false;
+    const bool resumed = std::exchange(w.split().resumed, false);
     if (w.cta().cluster().cluster_generation == w.cluster_phase)
         return w.park({.kind = Wait::Kind::cluster, .value = w.cluster_phase});
     if (Monitor* const m = w.monitor()) m->cluster_passed(w);
+    if (ClusterLog* log = w.log(); log != nullptr && !resumed) log->pass(Waited::cluster, 0, w.cluster_phase);
     return Step::next;
 }
 

@@ -2,6 +2,7 @@
 // copies. Addresses are checked when an operation is issued; data moves when the queue completes it.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "check/monitor.hpp"
 #include "exec/atomic.hpp"
@@ -64,6 +65,7 @@ constexpr Monitor::Groups kGroups = Bulk ? Monitor::Groups::bulk : Monitor::Grou
 template <bool Bulk>
 Step commit(Warp& w, const Instruction&, u32 mask) {
     if (Monitor* const m = w.monitor()) m->committed(w, mask, kGroups<Bulk>);
+    if (ClusterLog* log = w.log()) log->commit(Bulk ? Group::bulk : Group::copies);
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
         ThreadCopies& own = w.copies(l, Bulk);
@@ -77,8 +79,8 @@ Step commit(Warp& w, const Instruction&, u32 mask) {
 // aux: bit 0 .read, bit 1 wait_all
 template <bool Bulk>
 Step wait(Warp& w, const Instruction& i, u32 mask) {
-    if ((i.aux & 2) != 0 && !w.split().resumed) commit<Bulk>(w, i, mask);
-    w.split().resumed = false;
+    const bool resumed = std::exchange(w.split().resumed, false);
+    if ((i.aux & 2) != 0 && !resumed) commit<Bulk>(w, i, mask);
     Split probe = w.split();
     probe.mask = mask;
     probe.wait = {.kind = Wait::Kind::copies,
@@ -87,6 +89,11 @@ Step wait(Warp& w, const Instruction& i, u32 mask) {
                   .bulk = Bulk};
     if (!w.ready(probe)) return w.park(probe.wait);
     if (Monitor* const m = w.monitor()) m->waited(w, mask, kGroups<Bulk>, probe.wait.value);
+    if (ClusterLog* log = w.log(); log != nullptr && !resumed)
+        log->pass(!Bulk                   ? Waited::copies
+                  : probe.wait.reads_only ? Waited::bulk_reads
+                                          : Waited::bulk,
+                  0, probe.wait.value);
     return Step::next;
 }
 

@@ -21,6 +21,7 @@ void weightless(Warp& w, u32 mask) {
 Step role(Warp& w, const Instruction& i, u32 mask) {
     weightless(w, mask);
     w.take_role(static_cast<u32>(i.aux));
+    if (ClusterLog* log = w.log()) log->role(static_cast<u32>(i.aux));
     return Step::next;
 }
 

@@ -28,30 +28,36 @@ u64 MbarrierRef::word() const {
     return bits;
 }
 template <class F>
-void MbarrierRef::change(F f) {
+void MbarrierRef::change(Event::Kind kind, u32 amount, F f) {
     mbarrier::State s = mbarrier::unpack(word());
     const u32 before = s.phase;
     f(s);
+    MbarrierInfo& info = cta_->mbarriers[offset_];
     const u64 bits = mbarrier::pack(s);
     std::memcpy(cta_->shared() + offset_, &bits, 8);
+    ClusterLog* const log = cta_->cluster().log();
+    if (log != nullptr) log->mbarrier(kind, *cta_, offset_, amount, info.completed);
     if (s.phase == before) return;
-    ++cta_->mbarriers[offset_].completed;
+    if (log != nullptr) log->mbarrier(Event::Kind::phase, *cta_, offset_, 0, info.completed);
+    ++info.completed;
     if (Monitor* const m = cta_->cluster().monitor()) m->mbarrier_completed(*cta_, offset_);
 }
 void MbarrierRef::expect_tx(s32 bytes) {
-    change([=](auto& s) { s.tx += bytes; });
+    change(Event::Kind::expect_tx, static_cast<u32>(bytes), [=](auto& s) { s.tx += bytes; });
 }
 void MbarrierRef::complete_tx(s32 bytes) {
-    change([=](auto& s) { s.tx -= bytes, mbarrier::try_complete(s); });
+    change(Event::Kind::complete_tx, static_cast<u32>(bytes),
+           [=](auto& s) { s.tx -= bytes, mbarrier::try_complete(s); });
 }
 void MbarrierRef::arrive(u32 count) {
-    change([=](auto& s) { s.pending -= count, mbarrier::try_complete(s); });
+    change(Event::Kind::arrive, count, [=](auto& s) { s.pending -= count, mbarrier::try_complete(s); });
 }
 void MbarrierRef::drop(u32 count) {
-    change([=](auto& s) { s.expected -= count, s.pending -= count, mbarrier::try_complete(s); });
+    change(Event::Kind::drop, count,
+           [=](auto& s) { s.expected -= count, s.pending -= count, mbarrier::try_complete(s); });
 }
 void MbarrierRef::add_pending(u32 count) {
-    change([=](auto& s) { s.pending += count; });
+    change(Event::Kind::expect_arrive, count, [=](auto& s) { s.pending += count; });
 }
 
 namespace {
@@ -88,7 +94,9 @@ Step init(Warp& w, const Instruction& i, u32 mask) {
             m->mbarrier_init(w, i, l, static_cast<u32>(address) & kOffsetMask);
         const u64 bits = mbarrier::initial(count);
         std::memcpy(p, &bits, 8);
-        w.cta().mbarriers[static_cast<u32>(address) & kOffsetMask] = {i.ptx_line, 0};
+        const u32 offset = static_cast<u32>(address) & kOffsetMask;
+        w.cta().mbarriers[offset] = {i.ptx_line, 0};
+        if (ClusterLog* log = w.log()) log->mbarrier(Event::Kind::init, w.cta(), offset, count, 0);
     }
     return Step::next;
 }
@@ -97,6 +105,7 @@ Step inval(Warp& w, const Instruction& i, u32 mask) {
         if ((mask >> l & 1) == 0) continue;
         const MbarrierRef b = MbarrierRef::named(w, i, l, i.space, i.op[0]);
         if (Monitor* const m = w.monitor()) m->mbarrier_inval(w, i, l, b.offset());
+        if (ClusterLog* log = w.log()) log->mbarrier(Event::Kind::inval, b.cta(), b.offset(), 0, 0);
         b.cta().mbarriers.erase(b.offset());
         std::memset(b.cta().shared() + b.offset(), 0xff, 8);
     }
@@ -163,8 +172,11 @@ Step wait(Warp& w, const Instruction& i, u32 mask) {  // ops: p, barrier, parity
         if (other) b = MbarrierRef::named(w, i, l, i.space, i.op[1]);
         same &= !other && parity_of(l) == parity;
         if (!mbarrier::passed(b.word(), parity_of(l))) continue;
-        if (Monitor* const m = w.monitor(); m != nullptr && (passed == 0 || other))
-            m->mbarrier_passed(w, b.cta(), b.offset());
+        if (passed == 0 || other) {
+            if (Monitor* const m = w.monitor()) m->mbarrier_passed(w, b.cta(), b.offset());
+            if (ClusterLog* log = w.log())
+                log->pass(Waited::mbarrier, b.offset(), u64{b.cta().mbarriers[b.offset()].completed} - 1);
+        }
         passed |= 1u << l;
     }
     if (passed == 0 && same && (i.aux & kTry) != 0)  // a failing try_wait sleeps instead of spinning

@@ -23,7 +23,7 @@ class MbarrierRef {
 
   private:
     template <class F>
-    void change(F f);
+    void change(Event::Kind kind, u32 amount, F f);  // kind: what the event log calls it
     Cta* cta_;
     u32 offset_;
 };

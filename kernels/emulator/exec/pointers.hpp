@@ -20,7 +20,7 @@ inline void resolve_one_by_one(Warp& w, const Instruction& i, const Operand& o, 
 
 inline void resolve_all(Warp& w, const Instruction& i, const Operand& o, u32 mask, u32 bytes,
                         Warp::Access access, Pointers& p) {
-    if (mask != ~0u) return resolve_one_by_one(w, i, o, mask, bytes, access, p);
+    if (mask != ~0u || w.log() != nullptr) return resolve_one_by_one(w, i, o, mask, bytes, access, p);
     u64 a[32];
     const u64 imm = static_cast<u64>(o.imm);
     if (o.bits == 64) {

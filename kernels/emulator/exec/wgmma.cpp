@@ -301,6 +301,7 @@ Step commit(Warp& w, const Instruction& i, u32 mask) {
     if (!whole_warp(w, i, mask)) return Step::park;
     w.multiplies().commit();
     if (Monitor* const m = w.monitor()) m->committed(w, mask, Monitor::Groups::wgmma);
+    if (ClusterLog* log = w.log()) log->commit(Group::wgmma);
     return Step::next;
 }
 
@@ -312,6 +313,7 @@ Step wait(Warp& w, const Instruction& i, u32 mask) {
     if (!w.ready(probe)) return w.park(probe.wait);
     w.multiplies().retire(pending);
     if (Monitor* const m = w.monitor()) m->waited(w, mask, Monitor::Groups::wgmma, pending);
+    if (ClusterLog* log = w.log()) log->pass(Waited::wgmma, 0, pending);
     return Step::next;
 }
 

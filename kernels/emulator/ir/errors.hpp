@@ -76,6 +76,9 @@ class Deadlock : public RunError {  // nothing can run any more
 class Runaway : public RunError {  // the step budget is used up
     using RunError::RunError;
 };
+class TraceFull : public RunError {  // more events than the trace may keep
+    using RunError::RunError;
+};
 class LaunchInvalid : public std::invalid_argument {  // the caller's launch arguments
     using std::invalid_argument::invalid_argument;
 };

@@ -39,6 +39,7 @@ struct Instruction {
     Handler run = nullptr;
     const Operand* op = nullptr;    // every operand of the signature in PTX order, vectors flattened
     std::uint16_t count = 0;        // operands behind `op`
+    std::uint16_t written = 0;      // the first so many of them are destinations
     std::uint8_t vector = 1;        // length given by .v2, .x4 …
     Space space = Space::generic;   // of a memory operand
     std::int32_t guard = kNoGuard;  // predicate number

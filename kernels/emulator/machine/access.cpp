@@ -60,6 +60,12 @@ WarpMultiplies& Warp::multiplies() {
     return *multiplies_;
 }
 
+std::byte* Warp::logged(std::byte* place, std::uint32_t bytes, Access access) const {
+    if (log_ != nullptr)
+        log_->access(cta_.cluster(), place, bytes, access != Access::write, access != Access::read);
+    return place;
+}
+
 std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uint64_t address,
                          std::uint32_t bytes, Access access) {
     const std::uint32_t bit = 1u << lane;
@@ -114,7 +120,7 @@ std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uin
                          " bytes of shared memory",
                      address, object, "bounds");
             }
-            return owner->shared() + offset;
+            return logged(owner->shared() + offset, bytes, access);
         }
         case Space::local:
             if (address > kernel_.local_bytes || address + bytes > kernel_.local_bytes)
@@ -152,7 +158,7 @@ std::byte* Warp::resolve(const Instruction& ins, int lane, Space space, std::uin
              "Read-only memory: " + what() + "at byte " + std::to_string(address - hint->begin) + " of '" +
                  hint->name + "'",
              address, hint->name, "read-only");
-    return reinterpret_cast<std::byte*>(address);
+    return logged(reinterpret_cast<std::byte*>(address), bytes, access);
 }
 
 }  // namespace emu

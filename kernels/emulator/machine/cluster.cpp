@@ -48,12 +48,17 @@ void Cta::finish_if_complete(NamedBarrier& b) {
     b.result_any = b.any, b.result_all = b.all, b.result_votes = b.votes;
     b.any = false, b.all = true, b.votes = 0;
     b.arrived = b.expected = 0;
+    if (ClusterLog* log = cluster_.log())
+        log->named_barrier(Event::Kind::bar_phase, *this, static_cast<std::uint32_t>(&b - barriers.data()),
+                           b.generation, 0);
     ++b.generation;
     if (Monitor* const m = cluster_.monitor())
         m->barrier_completed(*this, static_cast<std::uint32_t>(&b - barriers.data()), everybody);
 }
 
 void Cta::arrive(std::uint32_t number, std::uint32_t threads) {
+    if (ClusterLog* log = cluster_.log())
+        log->named_barrier(Event::Kind::bar_arrive, *this, number, barriers[number].generation, threads);
     barriers[number].arrived += threads;
     finish_if_complete(barriers[number]);
 }
@@ -91,6 +96,7 @@ std::string Cta::object_at(std::uint32_t offset) const {
 Cluster::Cluster(Grid& grid, std::uint32_t number)
     : number(number),
       grid_(grid),
+      log_(grid.launch.log != nullptr ? &grid.launch.log->cluster(number) : nullptr),
       random_(grid.launch.options.seed * 0x9e3779b97f4a7c15ull + number),
       queue_(grid.launch.options.policy, grid.launch.options.seed + number * 977u + 1,
              [this](const AsyncOp& op, AsyncStage stage) { landed(op, stage); }) {
@@ -106,6 +112,7 @@ Cluster::Cluster(Grid& grid, std::uint32_t number)
         // Warps read the cluster's size for %cluster_nctarank, so all places must exist before the first CTA.
         ids_.push_back(id);
     }
+    if (log_ != nullptr) log_->ctas = ids_;
     for (std::uint32_t rank = 0; rank < ctas_.size(); ++rank)
         ctas_[rank] = std::make_unique<Cta>(*this, ids_[rank], rank);
     if (grid.launch.options.checks.any()) monitor_ = std::make_unique<Monitor>(*this);
@@ -126,8 +133,11 @@ std::uint32_t Cluster::live_threads() const {
 }
 
 void Cluster::cluster_arrive(std::uint32_t threads) {
+    if (log_ != nullptr && threads > 0)
+        log_->cluster_barrier(Event::Kind::cluster_come, cluster_generation, threads);
     cluster_arrived += threads;
     if (cluster_arrived == 0 || cluster_arrived < live_threads()) return;
+    if (log_ != nullptr) log_->cluster_barrier(Event::Kind::cluster_phase, cluster_generation, 0);
     cluster_arrived = 0, ++cluster_generation;
     if (monitor_ != nullptr) monitor_->cluster_completed();
 }
@@ -159,6 +169,7 @@ bool Cluster::run(std::uint32_t turns) try {
         collect(warp);
         const bool landed = queue_.tick();
         if (monitor_ != nullptr) monitor_->turn_ended();
+        if (log_ != nullptr && state == Warp::State::finished) log_->exit(warp);
         if (state == Warp::State::finished)
             running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(next_));
         else

@@ -21,6 +21,11 @@ Grid::Grid(const Kernel& kernel, const Launch& launch, GlobalMemory memory)
     param_storage_.resize(launch.params.size() + 256);
     params = param_storage_.data() + (128 - reinterpret_cast<std::uintptr_t>(param_storage_.data()) % 128);
     std::ranges::copy(launch.params, params);
+    if (launch.log != nullptr) {
+        const std::uint32_t align = kernel.dynamic_shared_align;
+        launch.log->begin(kernel, launch.block,
+                          (kernel.static_shared_bytes + align - 1) / align * align + launch.smem_bytes);
+    }
 }
 
 std::array<std::uint32_t, 3> Grid::clusters() const {

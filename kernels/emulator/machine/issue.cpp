@@ -44,11 +44,16 @@ Done Cluster::issue(Warp& warp, const Instruction& ins, std::uint32_t lanes, Asy
     if (queue_.policy() != Policy::eager && overwrites(op.kind))
         for (const Region& r : op.writes)
             std::memset(host(r), kPoison, r.bytes);
+    if (log_ != nullptr) {
+        if (op.done == nullptr) op.done = std::make_shared<bool>(false);
+        log_->issue(*this, op);
+    }
     return queue_.push(std::move(op));
 }
 
 void Cluster::landed(const AsyncOp& op, AsyncStage stage) {
     if (monitor_ != nullptr) monitor_->landed(op, stage);
+    if (log_ != nullptr) log_->stage(op, stage);
     if (stage != AsyncStage::completed || !op.signal.any()) return;
     MbarrierRef barrier(*ctas_[op.signal.rank], op.signal.offset);
     if (op.signal.bytes != 0) barrier.complete_tx(static_cast<std::int32_t>(op.signal.bytes));

@@ -18,6 +18,7 @@
 #include "machine/map_patches.hpp"
 #include "machine/memory.hpp"
 #include "machine/multiplies.hpp"
+#include "trace/log.hpp"
 #include "units/async_queue.hpp"
 
 namespace emu {
@@ -132,6 +133,7 @@ class Warp {
     [[nodiscard]] Monitor* monitor() const { return monitor_; }  // null where nothing is checked
     void watch(Monitor* monitor) { monitor_ = monitor; }
     void take_role(std::uint32_t name) { role_ = name; }
+    [[nodiscard]] ClusterLog* log() const { return log_; }
     [[nodiscard]] std::array<std::uint32_t, 3> thread(int lane) const;
     [[nodiscard]] std::byte* local(int lane) {
         return local_.get() + local_stride() * static_cast<std::size_t>(lane);
@@ -154,14 +156,17 @@ class Warp {
     [[nodiscard]] bool ready(const Split& split) const;     // the split's wait, if any, is over
 
   private:
+    [[nodiscard]] std::byte* logged(std::byte* place, std::uint32_t bytes, Access access) const;
     bool pick();
     void merge();
+    template <bool Traced>
     std::uint32_t run_split(std::uint32_t quantum);
     void fill_constants();
 
     Cta& cta_;
     const Kernel& kernel_;
     Monitor* monitor_ = nullptr;
+    ClusterLog* const log_;  // null unless the launch is traced
     int number_;
     std::uint32_t role_ = ~0u;  // a number among the kernel's names
     std::uint32_t lanes_, alive_;
@@ -255,6 +260,7 @@ class Cluster {
     // The region at a host address that Warp::resolve gave, and back.
     [[nodiscard]] Region region(const std::byte* place, std::uint32_t bytes) const;
     [[nodiscard]] std::byte* host(const Region& region) const;
+    [[nodiscard]] ClusterLog* log() const { return log_; }
     // Cluster barrier: generation counts completed phases.
     void cluster_arrive(std::uint32_t threads);
     void thread_exited();
@@ -269,6 +275,7 @@ class Cluster {
     void landed(const AsyncOp& op, AsyncStage stage);
 
     Grid& grid_;
+    ClusterLog* const log_;
     Random random_;
     AsyncQueue queue_;
     std::vector<std::unique_ptr<Cta>> ctas_;
@@ -297,6 +304,7 @@ struct Launch {
     std::uint32_t smem_bytes = 0;
     std::vector<std::byte> params;
     Options options;
+    EventLog* log = nullptr;  // of a traced launch
 };
 class Grid {
   public:

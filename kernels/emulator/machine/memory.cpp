@@ -56,6 +56,12 @@ const Range* GlobalMemory::find(std::uint64_t address, std::uint64_t bytes) cons
     return r.holds(address, bytes) ? &r : nullptr;
 }
 
+std::uint64_t GlobalMemory::relative(std::uint64_t address) const {
+    const Range* range = find(address, 1);
+    if (range == nullptr) return address;
+    return static_cast<std::uint64_t>(range - ranges_.data() + 1) << 36 | (address - range->begin);
+}
+
 std::string GlobalMemory::locate(std::uint64_t address, std::string& object) const {
     const Range* nearest = nullptr;
     std::uint64_t distance = 1u << 20;

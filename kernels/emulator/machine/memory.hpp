@@ -36,6 +36,9 @@ class GlobalMemory {
     void add(Range range);  // throws LaunchInvalid where it is empty or wraps
     void seal();            // throws LaunchInvalid where two ranges overlap in part; call once, before find
     [[nodiscard]] const Range* find(std::uint64_t address, std::uint64_t bytes) const;
+    // A number for an address that does not depend on where the host put the range, as if ranges were far
+    // apart.
+    [[nodiscard]] std::uint64_t relative(std::uint64_t address) const;
     // "8 bytes past the end of 'x'", or "in no buffer of this launch".
     [[nodiscard]] std::string locate(std::uint64_t address, std::string& object) const;
 

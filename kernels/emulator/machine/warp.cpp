@@ -20,10 +20,28 @@ bool may_merge(const Split& s) {
                           s.wait.kind == Wait::Kind::mbarrier || s.wait.kind == Wait::Kind::converge);
 }
 
+// What a wait is called in the event log, and the number of what it waits for.
+Waited waited(const Wait& w) {
+    switch (w.kind) {
+        case Wait::Kind::mbarrier:
+            return Waited::mbarrier;
+        case Wait::Kind::barrier:
+            return Waited::barrier;
+        case Wait::Kind::cluster:
+            return Waited::cluster;
+        case Wait::Kind::multiplies:
+            return Waited::wgmma;
+        case Wait::Kind::copies:
+            return !w.bulk ? Waited::copies : w.reads_only ? Waited::bulk_reads : Waited::bulk;
+        default:
+            return Waited::lanes;
+    }
+}
+
 }  // namespace
 
 Warp::Warp(Cta& cta, const Kernel& kernel, int number, std::uint32_t lanes)
-    : cta_(cta), kernel_(kernel), number_(number), lanes_(lanes), alive_(lanes) {
+    : cta_(cta), kernel_(kernel), log_(cta.cluster().log()), number_(number), lanes_(lanes), alive_(lanes) {
     splits_.push_back({.pc = kernel.entry, .mask = lanes});
     storage_ = std::make_unique<std::byte[]>(kernel.register_bytes + 64);
     registers_ = storage_.get() + (64 - reinterpret_cast<std::uintptr_t>(storage_.get()) % 64);
@@ -218,8 +236,13 @@ bool Warp::pick() {
             if (splits_[i].wait.kind == Wait::Kind::warp_sync && splits_[i].wait.number == members && can[i])
                 splits_[i].wait = {}, splits_[i].resumed = true;
     } else if (splits_[best].wait.kind != Wait::Kind::none) {
-        splits_[best].resumed = splits_[best].wait.kind != Wait::Kind::mbarrier &&
-                                splits_[best].wait.kind != Wait::Kind::converge;
+        const Wait& wait = splits_[best].wait;
+        splits_[best].resumed = wait.kind != Wait::Kind::mbarrier && wait.kind != Wait::Kind::converge;
+        if (log_ != nullptr && splits_[best].resumed &&
+            wait.kind != Wait::Kind::multiplies) {  // who runs its instruction again says so itself
+            log_->start(*this, splits_[best].pc, splits_[best].mask);
+            log_->pass(waited(wait), wait.number, wait.value);
+        }
         splits_[best].wait = {};
     }
     current_ = best;
@@ -227,12 +250,14 @@ bool Warp::pick() {
 }
 
 // Runs the current split until it parks, yields, splits, or comes to where another split stands.
+template <bool Traced>
 std::uint32_t Warp::run_split(std::uint32_t quantum) {
     const Instruction* const code = kernel_.code.data();
     std::uint32_t pc = split().pc, mask = split().mask, bound = ~0u, done = 0, busy = 0;
     for (const Split& other : splits_)
         if (&other != &split() && other.pc > pc) bound = std::min(bound, other.pc);
     const std::uint32_t width = static_cast<std::uint32_t>(std::popcount(mask));
+    if constexpr (Traced) log_->start(*this, pc, mask);
     while (done < quantum && pc < bound) {
         const Instruction& ins = code[pc];
         std::uint32_t active = mask;
@@ -247,15 +272,20 @@ std::uint32_t Warp::run_split(std::uint32_t quantum) {
         }
         busy += active == mask ? width : static_cast<std::uint32_t>(std::popcount(active));
         splits_[current_].pc = pc;
+        if constexpr (Traced) log_->at(pc, active);
         const Step step = ins.run(*this, ins, active);
         if (step == Step::next) {
             ++pc;
             continue;
         }
+        if constexpr (Traced) {
+            if (step != Step::park) log_->stop(pc + 1);
+        }
         if (step == Step::jump) {
             const bool alone = splits_.size() == 1 && bound == ~0u;
             if (alone && splits_[0].mask == mask) {
                 pc = splits_[0].pc;
+                if constexpr (Traced) log_->start(*this, pc, mask);
                 continue;
             }
             instructions += done, lane_instructions += busy;
@@ -263,6 +293,8 @@ std::uint32_t Warp::run_split(std::uint32_t quantum) {
         }
         if (step == Step::yield) ++splits_[current_].pc;
         if (step == Step::park) {
+            const Wait& wait = splits_[current_].wait;
+            if constexpr (Traced) log_->wait(waited(wait), wait.number & kOffsetMask, wait.value);
             --done, busy -= static_cast<std::uint32_t>(std::popcount(active));
             // Lanes that the guard excludes do not wait with the others.
             splits_[current_].mask = active;
@@ -272,6 +304,7 @@ std::uint32_t Warp::run_split(std::uint32_t quantum) {
         return step == Step::yield ? quantum : done;
     }
     splits_[current_].pc = pc;
+    if constexpr (Traced) log_->stop(pc);
     instructions += done, lane_instructions += busy;
     return done;
 }
@@ -280,7 +313,8 @@ Warp::State Warp::run(std::uint32_t quantum) {
     std::uint32_t done = 0;
     bool moved = false;
     while (done < quantum && !splits_.empty() && pick()) {
-        const std::uint32_t ran = run_split(quantum - done);
+        const std::uint32_t ran =
+            log_ == nullptr ? run_split<false>(quantum - done) : run_split<true>(quantum - done);
         moved |= ran > 0;
         // Parking without having run anything is no progress, but another split may still run.
         done += std::max(ran, 1u);

@@ -302,6 +302,7 @@ void Lowering::finish() {
         std::ranges::copy(d.ops, ops.get());
         ins.op = ops.get();
         ins.count = static_cast<std::uint16_t>(d.ops.size());
+        ins.written = static_cast<std::uint16_t>(std::ranges::find(d.dest, false) - d.dest.begin());
         kernel_.operand_store.push_back(std::move(ops));
         kernel_.code.push_back(ins);
     }

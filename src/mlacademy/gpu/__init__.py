@@ -10,6 +10,7 @@ Importing this loads neither torch nor a compiler, and needs no driver.
 from typing import Any
 
 from mlacademy.gpu.compiler import compile
+from mlacademy.gpu.cost_model import CostModel
 from mlacademy.gpu.device import Device, LaunchReport
 from mlacademy.gpu.disk_cache import DiskCache
 from mlacademy.gpu.errors import CompileError, CompilerMissing, DeviceError, Diagnostic
@@ -23,6 +24,7 @@ from mlacademy.gpu.uninitialized import empty
 __all__ = [
     "CompileError",
     "CompilerMissing",
+    "CostModel",
     "Device",
     "DeviceError",
     "Diagnostic",
@@ -51,6 +53,7 @@ _EMULATOR_ERRORS = frozenset(
         "Race",
         "RunError",
         "Runaway",
+        "TraceFull",
         "Uninitialized",
     }
 )

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlacademy.gpu.kernel import Kernel
 from mlacademy.gpu.plan import LaunchPlan
+
+if TYPE_CHECKING:
+    from mlacademy.gpu.trace import Trace
 
 _IMPLEMENTATIONS = {
     "emulator": ("mlacademy.gpu.emulator_device", "EmulatorDevice"),
@@ -27,6 +30,7 @@ class LaunchReport:
         statistics: what the emulator counted (instructions and more); empty on a GPU.
         output: what the kernel printed on the emulator, which is also printed; on a GPU it goes to the process's
             standard output alone.
+        trace: what happened, in modelled cycles; of a launch on the emulator with ``trace=True``.
     """
 
     device: str
@@ -34,6 +38,7 @@ class LaunchReport:
     plan: LaunchPlan
     statistics: Mapping[str, int] = field(default_factory=dict)
     output: str = ""
+    trace: Trace | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         counted = "".join(f"\n{name.replace('_', ' '):<22} {value:,}" for name, value in self.statistics.items())

@@ -18,6 +18,7 @@ from mlacademy.gpu.plan import LaunchPlan
 from mlacademy.gpu.ranges import Range, Registry, merged
 from mlacademy.gpu.tensor_map import TensorMap
 from mlacademy.gpu.tensors import TensorView, view_of
+from mlacademy.gpu.trace import LIMIT, Trace
 
 
 class EmulatorDevice(Device):
@@ -25,8 +26,9 @@ class EmulatorDevice(Device):
 
     ``options`` are the emulator's (``seed``, ``order``, ``check``, ``step_budget``, …) and hold for every launch; a
     launch may give its own. ``check`` names what is looked for besides bounds and the registers of wgmma: ``init``,
-    ``race``, ``proxy``, ``barrier``, or ``all`` of them, which is what holds where nothing is said. Raises
-    ``RuntimeError`` where the emulator is not built.
+    ``race``, ``proxy``, ``barrier``, or ``all`` of them, which is what holds where nothing is said. With
+    ``trace=True`` the report, or the error of a failed launch, has a `Trace` as ``trace``; ``trace_limit`` bounds its
+    events, ``cost_model`` gives other constants. Raises ``RuntimeError`` where the emulator is not built.
     """
 
     kind = "emulator"
@@ -51,8 +53,18 @@ class EmulatorDevice(Device):
         self.check(kernel, plan)
         memory = _Memory()
         params = pack(kernel, args, memory)
-        given = {**self.options, **options}
-        tracked = not {"all", "init"}.isdisjoint(given["check"])
+        chosen = {**self.options, **options}
+        tracing = {name: chosen.pop(name) for name in ("trace", "trace_limit", "cost_model") if name in chosen}
+        log = self._core.EventLog(tracing.get("trace_limit", LIMIT)) if tracing.get("trace") else None
+        resources = kernel.module.resources.get(kernel.name)
+
+        def trace(error: BaseException | None = None) -> Trace | None:
+            if log is None:
+                return None
+            registers = resources.registers if resources else 0
+            return Trace(log, plan, cost_model=tracing.get("cost_model"), error=error, registers=registers)
+
+        tracked = not {"all", "init"}.isdisjoint(chosen["check"])
         buffers = []
         for one in merged([*memory.ranges, *self._registry.alive()]):
             written = uninitialized.written_map(one.start, one.stop, checked=tracked)
@@ -67,13 +79,17 @@ class EmulatorDevice(Device):
                 plan.smem_bytes,
                 params,
                 buffers,
-                given,
+                chosen,
+                log,
             )
+        except self._core.RunError as error:
+            error.trace = trace(error)
+            raise
         finally:
             uninitialized.launch_ended()
         output = statistics.pop("output", "")
         sys.stdout.write(output)
-        return LaunchReport("emulator", kernel.demangled, plan, statistics, output)
+        return LaunchReport("emulator", kernel.demangled, plan, statistics, output, trace())
 
     def address(self, tensor: Any, name: str = "") -> int:
         view = _on_host(view_of(tensor), name or "tensor")
