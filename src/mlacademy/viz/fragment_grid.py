@@ -163,7 +163,8 @@ def _grid(canvas: Canvas, it: Fragment, thread: int, columns: range, y: float) -
 
 
 def _label(it: Fragment, lane: int, register: str) -> str:
-    return f"{lane}: {register}" if it.packed == 1 else register
+    whole = f"{lane}: {register}"
+    return whole if it.packed == 1 and len(whole) <= 7 else register
 
 
 def _twin(it: Fragment, thread: int) -> str:

@@ -228,7 +228,7 @@ def describe(tile: Tile, row: int, chunk: int) -> str:
 
 def _costs(canvas: Canvas, tile: Tile, here: tuple[Access, ...], plain: tuple[Access, ...], y: float) -> float:
     """Draw two bars for each access: the passes in this mode and, below it, without swizzle; return the y below."""
-    left, unit = 424.0, (WIDTH - 424.0 - 128) / WARP
+    left, unit = 440.0, (WIDTH - 440.0 - 128) / WARP
     canvas.text(0, y, "passes over the banks for one access of a warp", size=11, dim=True)
     y += 12
     for access, other in zip(here, plain, strict=True):

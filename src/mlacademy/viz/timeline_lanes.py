@@ -219,7 +219,7 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in value)
 
 
-def _levels(start: Floats, stop: Floats, most: int = 6) -> Ints:
+def _levels(start: Floats, stop: Floats, most: int = 8) -> Ints:
     """Give each bar the lowest row that is free when it starts; bars beyond `most` at once share the last row."""
     free = [-np.inf] * most
     levels = []
