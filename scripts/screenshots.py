@@ -24,6 +24,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
@@ -34,16 +35,33 @@ from mlacademy.machine import chromium
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "screenshots"
 WIDTH, HEIGHT = 1000, 1000  # the narrowest window the course promises to work in
-# Which part is focused in the photograph, as the index of its `data-detail`, and what is set before.
-SHOTS: dict[str, tuple[str, int]] = {
-    "token_bytes": ("", 138),
-    "number_line": ("", 5),
-    "compression": ("", 2),
-    "splits": ("w.presets.value = 'H800 / H200, V3.2, b = 16'", 10),
-    "softmax": ("w.presets.value = 'holes at the front'", 9),
-    "combine": ("w.presets.value = 'a sink as large as the rest'", 1),
-    "swizzle": ("", 42),
-    "fragment": ("", 60),
+TRACED = """from mlacademy.gpu import Device, samples
+trace = samples.run("wgmma_pingpong", Device("emulator"), trace=True)[0].trace
+"""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """How a widget is photographed: its arguments and what is set before; the part in focus, by index or by keys."""
+
+    after: str = ""
+    part: int | None = None
+    keys: tuple[str, ...] = ()
+    before: str = ""
+    arguments: str = ""
+
+
+SHOTS = {
+    "token_bytes": Shot(part=138),
+    "number_line": Shot(part=5),
+    "compression": Shot(part=2),
+    "splits": Shot("w.presets.value = 'H800 / H200, V3.2, b = 16'", part=10),
+    "softmax": Shot("w.presets.value = 'holes at the front'", part=9),
+    "combine": Shot("w.presets.value = 'a sink as large as the rest'", part=1),
+    "swizzle": Shot(part=42),
+    "fragment": Shot(part=60),
+    "barrier": Shot("w.set(step=9)", part=13, before=TRACED, arguments="trace"),
+    "timeline": Shot(keys=("ArrowRight", *["ArrowDown"] * 12, "ArrowRight"), before=TRACED, arguments="trace"),
 }
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 MARGIN = 10
@@ -85,8 +103,10 @@ def main() -> int:
 def write_notebook(path: Path, names: list[str]) -> None:
     """Write one code cell a widget."""
     cells = [
-        nbformat.v4.new_code_cell(f"from mlacademy import viz\nw = viz.explore_{name}()\n{SHOTS[name][0]}\nw")
-        for name in names
+        nbformat.v4.new_code_cell(
+            f"{shot.before}from mlacademy import viz\nw = viz.explore_{name}({shot.arguments})\n{shot.after}\nw"
+        )
+        for name, shot in ((name, SHOTS[name]) for name in names)
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
@@ -148,7 +168,7 @@ def photograph(browser: Browser, address: str, names: list[str], theme: str, out
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     for index, name in enumerate(names):
-        yield crop(page, index, SHOTS[name][1], out / f"{name}-{theme}.png")
+        yield crop(page, index, SHOTS[name], out / f"{name}-{theme}.png")
     if errors:
         print(f"{theme}: the page's console shows {len(errors)} errors, the first: {errors[0]}", file=sys.stderr)
     page.close()
@@ -190,14 +210,19 @@ def photograph_chapter(program: str, path: Path) -> int:
     return 0
 
 
-def crop(page: Page, index: int, part: int, path: Path) -> Path:
+def crop(page: Page, index: int, shot: Shot, path: Path) -> Path:
     """Scroll to the widget of one cell, focus one of its parts, and save what the widget covers."""
     cell = page.locator(".jp-CodeCell").nth(index)
     cell.scroll_into_view_if_needed()
-    drawing = cell.locator(".mla-drawing svg")
+    drawing = cell.locator(".mla-drawing svg, .mla-canvas")
     drawing.wait_for(timeout=90_000)
     cell.evaluate("element => element.querySelector('.jp-OutputArea').scrollIntoView({block: 'center'})")
-    drawing.locator("[data-detail]").nth(part).focus()
+    if shot.part is not None:
+        drawing.locator("[data-detail]").nth(shot.part).focus()
+    else:
+        drawing.focus()
+    for key in shot.keys:
+        page.keyboard.press(key)
     cell.evaluate("element => element.querySelector('.jp-OutputArea').scrollIntoView({block: 'center'})")
     page.wait_for_timeout(400)
     box = cell.locator(".jp-OutputArea-output .widget-vbox").first.bounding_box()
