@@ -190,3 +190,12 @@ def test_a_chain_takes_the_sum_of_its_latencies() -> None:
     assert trace.cycles == pytest.approx(34, abs=2)
     slower = trace.with_costs(costs.replace(alu_latency=14, shared_latency=130))
     assert slower.cycles == pytest.approx(134, abs=2)
+
+
+def test_a_ring_in_its_steady_state_has_one_period() -> None:
+    """An arrival's place among its instruction's lanes does not depend on how often the loop has been round."""
+    trace = traced("wgmma_ring")[1]
+    loads = np.flatnonzero((trace.operations.kind == "tensor_load") & (trace.operations.cta == 0))
+    begins = np.sort(trace.operations.t_issue[loads])[4::2]  # of a, from the second round on
+    assert len(begins) == 5
+    assert np.allclose(np.diff(begins), begins[1] - begins[0])

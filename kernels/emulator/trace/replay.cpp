@@ -170,6 +170,7 @@ class Replay {
         switch (e.kind) {
             case EventKind::run:
                 w.pc = e.pc, w.end = e.x;
+                w.last_arrive_pc = ~0u;
                 break;
             case EventKind::wait:
                 w.wait = &e;
