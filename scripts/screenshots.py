@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "screenshots"
 WIDTH, HEIGHT = 1000, 1000  # the narrowest window the course promises to work in
 TRACED = """from mlacademy.gpu import Device, samples
-trace = samples.run("wgmma_pingpong", Device("emulator"), trace=True)[0].trace
+trace = samples.run("wgmma_ring", Device("emulator"), trace=True)[0].trace
 """
 
 
@@ -60,8 +60,8 @@ SHOTS = {
     "combine": Shot("w.presets.value = 'a sink as large as the rest'", part=1),
     "swizzle": Shot(part=42),
     "fragment": Shot(part=60),
-    "barrier": Shot("w.set(step=9)", part=13, before=TRACED, arguments="trace"),
-    "timeline": Shot(keys=("ArrowRight", *["ArrowDown"] * 12, "ArrowRight"), before=TRACED, arguments="trace"),
+    "barrier": Shot("w.set(step=8)", part=13, before=TRACED, arguments="trace"),
+    "timeline": Shot(keys=("ArrowRight", *["ArrowDown"] * 5, "ArrowRight"), before=TRACED, arguments="trace"),
 }
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 MARGIN = 10
