@@ -45,6 +45,7 @@ def nearest(x: Fraction) -> tuple[int, bool]:
 @example(2.0**-10, 0)
 @example(-(2.0**-10), 0)
 @example(5e-324, 0)
+@example(5e-324, 1)
 def test_rounding_is_that_of_exact_arithmetic(value: float, exponent: int) -> None:
     scale = 2.0**exponent
     r = rounding_of(value, scale)
