@@ -82,7 +82,7 @@ def compare(path: Path, target: Path | None) -> int:
         got = outcome(device, case)
         if f"{case.name}/tensor" not in kept:
             row["refused"] += 1
-            row["refused_because"] = str(kept[f"{case.name}/refused"])
+            row["refused_because"] = str(kept.get(f"{case.name}/refused", "not recorded"))
             continue
         wrong = case.differences(got, kept[f"{case.name}/tensor"], kept[f"{case.name}/shared"])
         row["different"] += bool(wrong)
