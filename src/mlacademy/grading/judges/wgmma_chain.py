@@ -1,0 +1,163 @@
+"""Exercise 08.2: fence, four multiplies, commit, wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mlacademy.gpu import LaunchPlan
+from mlacademy.grading import Case, CudaExercise, Exact, KernelMistake, Launch, Out, Sign
+from mlacademy.grading.judges.wgmma_tiles import Matrix, misread, product, tiles, whole
+
+
+def _cases(rng: np.random.Generator, hidden: bool) -> Iterator[Case]:
+    axes = (("row", "column"),)
+    for largest in (1, 4) if not hidden else (3, 4):
+        yield Case({"a": whole(rng, 64, 64, largest), "b": whole(rng, 64, 64, largest)}, "small integers", axes)
+
+
+def _launch(a: Matrix, b: Matrix) -> Launch:
+    return Launch(LaunchPlan(grid=1, block=128), (tiles(a), tiles(b), Out((64, 64))))
+
+
+def _slice(a: Matrix, b: Matrix, first: int) -> Matrix:
+    return product(a[:, first : first + 16], b[:, first : first + 16])
+
+
+def _all_nan(case: Case, expected: Any, got: Any) -> bool:
+    return bool(np.isnan(np.asarray(got)).all())
+
+
+CHAIN = CudaExercise(
+    id="08.2",
+    title="The chain of one tile",
+    entry="chain_tile",
+    points=4,
+    lines=8,
+    parameters=("a", "b"),
+    outputs=("c",),
+    cases=_cases,
+    reference=product,
+    compare=Exact(),
+    launch=_launch,
+    misconceptions=(
+        KernelMistake(
+            "no wait",
+            "D is read while the multiplies still run: nothing waits for them.",
+            (
+                "The multiplies are asynchronous: when the instruction is over, the sum is not there yet.",
+                "A group is closed by a commit; a wait then says how many groups may still be pending.",
+                "After the commit: wgmma_wait_group<0>(d).",
+            ),
+            signs=(Sign("wgmma-wait"),),
+        ),
+        KernelMistake(
+            "no fence",
+            "D was written by ordinary instructions, and no wgmma_fence orders these writes before the multiplies.",
+            (
+                "Which instructions wrote d last, before your first multiply?",
+                "The order between ordinary instructions on d and the multiplies has an instruction of its own.",
+                "wgmma_fence(d) before the first of the four.",
+            ),
+            signs=(Sign("wgmma-fence"),),
+        ),
+        KernelMistake(
+            "adds to NaN",
+            "Everything is NaN: your first multiply adds to what was in d.",
+            (
+                "What was in d before your lines?",
+                "The last argument of the multiply says whether it adds or overwrites.",
+                "false for the first slice, true for the other three.",
+            ),
+            when=_all_nan,
+        ),
+        KernelMistake(
+            "overwrites",
+            "Only the last slice of 16 is in the result: each multiply overwrote the one before.",
+            (
+                "Compare your result with the product of columns 48 to 63 alone.",
+                "Only one of the four multiplies may overwrite.",
+                "accumulate is false for the first slice and true for the others.",
+            ),
+            model=partial(_slice, first=48),
+        ),
+        KernelMistake(
+            "one slice",
+            "Only the first 16 of 64 columns are in the result. One instruction takes 16 elements of K.",
+            (
+                "How deep is one m64n64k16?",
+                "A tile that is 64 deep needs four multiplies.",
+                "Four times, with both descriptors 32 bytes further in each time.",
+            ),
+            model=partial(_slice, first=0),
+        ),
+        KernelMistake(
+            "stands still",
+            "All four multiplies read the first slice: the descriptors never move along K.",
+            (
+                "Your result is four times that of the first 16 columns.",
+                "Slice i begins 16 i elements further in, in both tiles.",
+                "advance(descriptor, 32 * i).",
+            ),
+            model=lambda a, b: 4 * _slice(a, b, 0),
+        ),
+        KernelMistake(
+            "stride of a row",
+            "The stride offset is not the distance of two rows, but that of two groups of 8 rows.",
+            (
+                "Rows are 128 bytes apart. What does the descriptor's stride lead to?",
+                "K-major: from 8 rows to the next 8 rows.",
+                "8 rows of 128 bytes: 1024.",
+            ),
+            model=partial(misread, stride=128),
+        ),
+        KernelMistake(
+            "no swizzle",
+            "The tiles have swizzle 128B, and your descriptors say that they have none.",
+            (
+                "The tensor maps brought the tiles with a swizzle.",
+                "The descriptor must name the same swizzle as the map.",
+                "matrix_descriptor<Swizzle::k128B, 1024>(…).",
+            ),
+            model=partial(misread, swizzle="none"),
+        ),
+        KernelMistake(
+            "another swizzle",
+            "The tiles have swizzle 128B; your descriptors name another one.",
+            (
+                "How long is a row of 64 bf16 elements?",
+                "The swizzle's name is the length of the row that it permutes.",
+                "Swizzle::k128B.",
+            ),
+            signs=(Sign("matrix-descriptor", text="the (64|32)-byte swizzle"),),
+        ),
+        KernelMistake(
+            "half a step",
+            "From slice to slice you advance 16 bytes. A slice is 16 elements wide, and an element has 2 bytes.",
+            (
+                "In which unit does advance count?",
+                "The slices overlap: half of each is read twice.",
+                "advance(descriptor, 32 * i).",
+            ),
+            model=partial(misread, step=16),
+        ),
+        KernelMistake(
+            "beyond the row",
+            "Your slices leave the row of 128 bytes: they are 32 bytes apart, four of them in a row.",
+            (
+                "How many bytes of a row does one multiply take?",
+                "16 elements of 2 bytes; four slices fill the row.",
+                "advance(descriptor, 32 * i), not 64 or 128.",
+            ),
+            signs=(Sign("matrix-descriptor", text="the 128-byte swizzle"),),
+        ),
+    ),
+    hints=(
+        "Four lines around the multiplies: fence before; commit and wait after.",
+        "Descriptors: swizzle 128B, stride 1024; slice i starts 32 i bytes further in, in both tiles.",
+        "wgmma_fence(d); four wgmma_m64n64k16_f32_bf16(d, a, b, i > 0); wgmma_commit_group(); wgmma_wait_group<0>(d).",
+    ),
+)
