@@ -59,7 +59,13 @@ def rounding_of(value: float, scale: float = 1.0, overflow: Literal["saturate", 
     below, _, above = (float(v) for v in e4m3_neighbours(scaled))
     size = abs(scaled)
     region: Literal["zero", "subnormal", "normal", "overflow"] = (
-        "zero" if value == 0 else "subnormal" if size < E4M3_MIN_NORMAL else "normal" if size <= E4M3_MAX else "overflow"
+        "zero"
+        if value == 0
+        else "subnormal"
+        if size < E4M3_MIN_NORMAL
+        else "normal"
+        if size <= E4M3_MAX
+        else "overflow"
     )
     tie = size == TOP_TIE if region == "overflow" else below < scaled and scaled - below == above - scaled
     decoded = float(decode_e4m3(code))

@@ -19,7 +19,7 @@ from mlacademy.viz.timeline_merge import fitting
 from mlacademy.viz.timeline_rows import GAP, HEIGHTS, PLOT_WIDTH, Rows, lane_height
 from mlacademy.viz.timeline_text import summary, twin
 
-MOST_LANES, MOST_SHAPES, MOST_LINKS = 64, 3600, 120
+MOST_LANES, MOST_SHAPES, MOST_LINKS = 48, 3600, 120
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def timeline(
 
     Args:
         trace: from a launch with `trace=True`; its report, or the error that ended it, will do.
-        cta: CTAs by number; default: all, as far as 64 rows go.
+        cta: CTAs by number; default: all, as far as 48 rows go.
         role: warps of these roles ("warp 3" where a kernel names none) and the operations that they issued.
         barrier, buffer: only these rows and those connected with them by an operation; other spans turn grey.
         start, stop: the cycles to show; default: the whole run.
@@ -108,7 +108,7 @@ def timeline(
     if run.died and low <= float(run.trace.cycles) <= high:
         _death(rows, run, top, bottom)
     canvas.height = bottom + (20 if run.died else 4)
-    return canvas.picture(title=heading, summary=line, text=twin(run.trace, ctas, lanes))
+    return canvas.picture(title=heading, summary=line, text=twin(run.trace, ctas, lanes, run.died))
 
 
 def heading_of(trace: Any) -> str:

@@ -46,7 +46,7 @@ class TimelineExplorer(Explorer):
         line = summary(self.run.trace, ctas, self.run.died)
         title = heading_of(self.run.trace)
         self.view.title, self.view.summary = title, line
-        self.view.text = "\n".join([title, line, twin(self.run.trace, ctas, lanes)])
+        self.view.text = "\n".join([title, line, twin(self.run.trace, ctas, lanes, self.run.died)])
         self.view.scene = json.dumps(scene_of(self.run, lanes), separators=(",", ":"))
 
 

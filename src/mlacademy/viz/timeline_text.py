@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from mlacademy.viz.numbers import plural, short, tenths
-from mlacademy.viz.timeline_facts import FAMILY_WORDS, families, family_times, flight, instructions, length, role_shares
+from mlacademy.viz.timeline_facts import (
+    FAMILY_WORDS,
+    families,
+    family_times,
+    flight,
+    instructions,
+    length,
+    role_of,
+    role_shares,
+    wait_name,
+)
 from mlacademy.viz.timeline_lanes import Lane
 
 LISTED = 16
@@ -36,11 +46,27 @@ def summary(trace: Any, ctas: Sequence[int], died: str) -> str:
     return "; ".join(parts) + "." + (f" The run ended in: {died}." if died else "")
 
 
-def twin(trace: Any, ctas: Sequence[int], lanes: Sequence[Lane]) -> str:
-    """The body of the twin, for the CTAs shown."""
-    return "\n".join(
-        [*_roles(trace, ctas), *_operations(trace, ctas), *_barriers(lanes, float(trace.cycles)), *_buffers(lanes)]
-    )
+def twin(trace: Any, ctas: Sequence[int], lanes: Sequence[Lane], died: str) -> str:
+    """The body of the twin, for the CTAs shown; of a run that died also who stood waiting when it did."""
+    lines = [*_roles(trace, ctas), *_operations(trace, ctas), *_barriers(lanes), *_buffers(lanes)]
+    return "\n".join([*_standing(trace, ctas), *lines] if died else lines)
+
+
+def _standing(trace: Any, ctas: Sequence[int]) -> list[str]:
+    """Say which waits were not over when the run ended."""
+    spans = trace.spans
+    last = (np.asarray(spans.kind) == "wait") & (np.asarray(spans.t1) >= float(trace.cycles) - 1e-6)
+    rows = np.flatnonzero(last & np.isin(spans.cta, list(ctas)))
+    roles = {
+        (int(cta), int(warp)): role_of(trace, row)
+        for row, (cta, warp) in enumerate(zip(trace.warps.cta, trace.warps.warp, strict=True))
+    }
+    lines = [
+        f"At the end {roles[int(spans.cta[i]), int(spans.warp[i])]} (CTA {int(spans.cta[i])}, warp {int(spans.warp[i])}) "
+        f"waits for {wait_name(trace, int(i))}, since cycle {tenths(float(spans.t0[i]))}"
+        for i in rows[:LISTED]
+    ]
+    return lines + ([f"… and {len(rows) - LISTED} more warps."] if len(rows) > LISTED else [])
 
 
 def _roles(trace: Any, ctas: Sequence[int]) -> list[str]:
@@ -84,7 +110,7 @@ def _operations(trace: Any, ctas: Sequence[int]) -> list[str]:
     return lines
 
 
-def _barriers(lanes: Sequence[Lane], cycles: float) -> list[str]:
+def _barriers(lanes: Sequence[Lane]) -> list[str]:
     shown = [lane for lane in lanes if lane.section == "barriers"]
     lines = []
     for lane in shown[:LISTED]:
