@@ -117,6 +117,6 @@ def test_hang_is_marked_and_the_stepper_shows_who_stands_there() -> None:
     assert "The run ended in: deadlock." in picture.text
     assert any("the run ended in: deadlock" in s for s in details(picture.svg))
     assert re.search(r"At the end producer \(CTA 0, warp 0\) waits for empty\[0\], since cycle \d", picture.text)
-    assert re.search(r"At the end consumer \(CTA 1, warp 1\) waits for full\[0\], since cycle \d", picture.text)
+    assert re.search(r"At the end consumer \(CTA 0, warp 1\) waits for full\[0\], since cycle \d", picture.text)
     log = barrier_log(run_of(caught.value).trace, "empty[0]", 0)
     assert [who for who, _ in waiting_at(log, len(log) - 1)] == ["producer"]

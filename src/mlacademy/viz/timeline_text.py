@@ -61,11 +61,11 @@ def _standing(trace: Any, ctas: Sequence[int]) -> list[str]:
         (int(cta), int(warp)): role_of(trace, row)
         for row, (cta, warp) in enumerate(zip(trace.warps.cta, trace.warps.warp, strict=True))
     }
-    lines = [
-        f"At the end {roles[int(spans.cta[i]), int(spans.warp[i])]} (CTA {int(spans.cta[i])}, warp {int(spans.warp[i])}) "
-        f"waits for {wait_name(trace, int(i))}, since cycle {tenths(float(spans.t0[i]))}"
-        for i in rows[:LISTED]
-    ]
+    lines = []
+    for i in rows[:LISTED]:
+        cta, warp, since = int(spans.cta[i]), int(spans.warp[i]), tenths(float(spans.t0[i]))
+        who = f"{roles[cta, warp]} (CTA {cta}, warp {warp})"
+        lines.append(f"At the end {who} waits for {wait_name(trace, int(i))}, since cycle {since}")
     return lines + ([f"… and {len(rows) - LISTED} more warps."] if len(rows) > LISTED else [])
 
 
