@@ -30,12 +30,22 @@ _END = """
 """
 
 
+def _closing(ptx: str, start: int) -> int:
+    """Where the brace that was opened before ``start`` closes."""
+    depth = 1
+    for brace in re.finditer(r"//[^\n]*|[{}]", ptx[start:]):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if depth == 0:
+            return start + brace.start()
+    raise ValueError("a brace is not closed")
+
+
 def clocked(ptx: str, name: str) -> str:
     """``ptx`` with the kernel ``name`` clocked; `ValueError` where it is not in it."""
     for entry in _ENTRY.finditer(ptx):
         if entry["name"] != name:
             continue
-        stop = ptx.find("\n}", entry.end())
+        stop = _closing(ptx, entry.end())
         body = re.sub(r"^\s*ret;", lambda _: _END, ptx[entry.end() : stop], flags=re.MULTILINE)
         separator = ",\n" if entry["params"].strip() else ""
         head = f"{entry[1]}{entry['params'].rstrip()}{separator}\t.param .u64 mla_clocks\n){entry['rest']}{{{_BEGIN}"

@@ -99,6 +99,7 @@ def chain(name: str, asm: str, kind: str = "f", start: str = "zero", items: floa
     types = {"f": "float", "r": "uint32_t", "d": "double", "l": "uint64_t", "h": "uint16_t"}
     one = f'asm volatile("{asm}" : "+{kind}"(x) : "{kind}"(y));'
     eight = f'#define STEP(i) asm volatile("{asm}" : "+{kind}"(x##i) : "{kind}"(y));'
+    start += " + tid"  # the assembler drops what it can tell for all lanes at once
     declare = f"{types[kind]} y = {start};"
     many = " ".join(f"{types[kind]} x{i} = {start} + {i};" for i in range(8))
     total = " + ".join(f"x{i}" for i in range(8))
@@ -106,13 +107,14 @@ def chain(name: str, asm: str, kind: str = "f", start: str = "zero", items: floa
         Bench(name, one, f"{declare} {types[kind]} x = {start};", sink="if (x == 77) out[1 << 16] = 1;", items=items),
         Bench(
             f"{name}_pipe",
-            "EIGHT(STEP)",
+            "EIGHT(STEP) EIGHT(STEP) EIGHT(STEP) EIGHT(STEP)",
             f"{declare} {many}\n{eight}\n",
             end="__syncthreads();",
             sink=f"if ({total} == 77) out[1 << 16] = 1;\n#undef STEP\n",
             threads=512,
-            counts=(8, 24),
-            items=32 * items,
+            counts=(16, 48),
+            unroll=4,
+            items=128 * items,
         ),
     ]
 
@@ -139,7 +141,7 @@ def memory() -> list[Bench]:
         Bench(
             "ld_shared_pipe",
             "EIGHT(STEP)",
-            wide.format(op="ld.shared.v4.b32", kind="r", at="smem_address(smem) + j * 2048 + tid % 128 * 16"),
+            wide.format(op="ld.volatile.shared.v4.b32", kind="r", at="smem_address(smem) + j * 2048 + tid % 128 * 16"),
             counts=(8, 24),
             items=16 * 8 * 512,
             **many,
@@ -169,7 +171,7 @@ def memory() -> list[Bench]:
         Bench(
             "l2_one",
             "EIGHT(STEP)",
-            wide.format(op="ld.global.cg.v4.b32", kind="l", at=walk.format(base="0")),
+            wide.format(op="ld.volatile.global.v4.b32", kind="l", at=walk.format(base="0")),
             counts=(8, 24),
             items=65536,
             **many,
@@ -178,7 +180,7 @@ def memory() -> list[Bench]:
             "l2_all",
             "EIGHT(STEP)",
             wide.format(
-                op="ld.global.cg.v4.b32",
+                op="ld.volatile.global.v4.b32",
                 kind="l",
                 at="global + blockIdx.x * 131072 + (i * 8 + j) % 16 * 8192 + tid * 16",
             ),
@@ -191,7 +193,7 @@ def memory() -> list[Bench]:
             "dram_all",
             "EIGHT(STEP)",
             wide.format(
-                op="ld.global.cg.v4.b32", kind="l", at=walk.format(base="(blockIdx.x * 15ull + rep) * 1572864")
+                op="ld.volatile.global.v4.b32", kind="l", at=walk.format(base="(blockIdx.x * 15ull + rep) * 1572864")
             ),
             counts=(8, 24),
             items=65536,
@@ -205,6 +207,7 @@ def memory() -> list[Bench]:
             sink="if (v == 77) out[1 << 16] = 1;",
         ),
         Bench("fence_cta", "fence_acq_rel_cta();"),
+        Bench("fence_cluster", "fence_acq_rel_cluster();"),
         Bench("fence_gpu", "fence_acq_rel_gpu();"),
         Bench("fence_proxy", "fence_proxy_async_shared_cta();"),
         Bench(
@@ -259,7 +262,7 @@ def meetings() -> list[Bench]:
         Bench(
             "remote_pipe",
             "EIGHT(STEP)",
-            '#define STEP(j) { uint32_t a, b, c, d; asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(mapa(smem_address(smem) + j * 2048 + tid % 128 * 16, rank ^ 1)) : "memory"); done |= a | b | c | d; }\n',
+            '#define STEP(j) { uint32_t a, b, c, d; asm volatile("ld.volatile.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(mapa(smem_address(smem) + j * 2048 + tid % 128 * 16, rank ^ 1)) : "memory"); done |= a | b | c | d; }\n',
             sink="\n#undef STEP\n",
             end="__syncthreads();",
             threads=512,

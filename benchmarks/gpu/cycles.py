@@ -21,7 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _table import RESULTS
 
-from mlacademy.gpu import Device, Module, TensorMap, compile, samples
+from mlacademy.gpu import Device, DeviceError, Module, TensorMap, compile, samples
 from mlacademy.gpu.includes import header_layer
 
 SCALES = (1, 2, 4)
@@ -54,10 +54,16 @@ def measure() -> list[dict[str, Any]]:
         took = []
         for launch in range(WARM_UP + LAUNCHES):
             clocks[:, 0], clocks[:, 1] = (1 << 63) - 1, 0
-            device.launch(module[name], case.plan, (*args, clocks))
+            try:
+                device.launch(module[name], case.plan, (*args, clocks))
+            except DeviceError as error:
+                print(f"{name:>20} x{scale}  does not launch: {error}")
+                break
             torch.cuda.synchronize()
             if launch >= WARM_UP:
                 took.append((clocks[:, 1] - clocks[:, 0]).cpu().numpy())
+        if not took:
+            continue
         longest = [int(one.max()) for one in took]
         row = {"kernel": name, "scale": scale, "ctas": ctas, "measured": statistics.median(longest)}
         row |= {"least": min(longest), "most": max(longest), "mean": round(float(np.mean(took)), 1)}
