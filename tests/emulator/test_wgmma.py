@@ -47,13 +47,12 @@ def random_place(chooser: random.Random, lines: int, width: int, transposed: boo
     steps = range(16, max(32, (len(room) - 4096) // max(groups, 2)), 16)
     if not swizzle:
         return Place(room.start + 16 * chooser.randrange(8), chooser.choice(steps), chooser.choice(steps))
-    repeat = 8 * swizzle
-    tiles = range(repeat, max(2 * repeat, (len(room) - 4096) // max(groups, 2)), repeat)
-    start = room.start
-    if not transposed:  # a slice of K within the swizzled row
-        start += 32 * chooser.randrange(swizzle // 32)
-        return Place(start, 16 * chooser.randrange(9), chooser.choice(tiles), swizzle)
-    return Place(start, chooser.choice(tiles), chooser.choice(tiles), swizzle)
+    start, base = room.start, 0
+    if chooser.random() < 0.5:  # off the pattern's beginning, with or without saying so
+        start, base = start + 16 * chooser.randrange(64), chooser.choice([0, chooser.randrange(8)])
+    if not transposed:
+        return Place(start, 16 * chooser.randrange(9), chooser.choice(steps), swizzle, base)
+    return Place(start, chooser.choice(steps), chooser.choice(steps), swizzle, base)
 
 
 def random_case(

@@ -61,12 +61,6 @@ std::vector<u32> pieces(Warp& w, const Instruction& i, u64 bits, bool k_major, u
                    ", which must be zero: was an address or an offset put in without masking 18 bits and "
                    "shifting by 4?",
                0, {}, "matrix-descriptor");
-    if (d.span != 0 && d.base == 0 && (d.start & (d.repeat() - 1) & ~(d.span - 1)) != 0)
-        w.trap(i, ~0u,
-               named + " starts at shared address " + std::to_string(d.start) + ", but the " +
-                   std::to_string(d.span) + "-byte swizzle repeats every " + std::to_string(d.repeat()) +
-                   " bytes and must start at a multiple of that: is the tile aligned?",
-               d.start, w.cta().object_at(d.start), "matrix-descriptor");
     std::vector<u32> addresses(lines * 2);
     piece_addresses(d, k_major, first, lines, addresses);
     const u32 last = *std::ranges::max_element(addresses);

@@ -14,8 +14,6 @@ struct MatrixDescriptor {
     std::uint64_t stray;  // bits that must be zero
 
     [[nodiscard]] static MatrixDescriptor decode(std::uint64_t bits);
-    // After so many bytes the swizzle pattern repeats; it must start at a multiple.
-    [[nodiscard]] std::uint32_t repeat() const { return 8 * span; }
 };
 
 constexpr std::uint32_t kMatrixAddressMask = 0x3ffff;  // addresses wrap at 256 KiB
