@@ -118,7 +118,7 @@ FORMS = [
 
 
 def near(rng: np.random.Generator, kind: str, shape: tuple[int, ...], spread: int, middle: int = 0) -> np.ndarray:
-    """Codes with exponents within `spread` of `middle`, random signs and mantissas; a few zeros, and any code now and then."""
+    """Codes with exponents within `spread` of `middle`; a few zeros, and any code now and then."""
     exponent, mantissa = {"f32": (8, 23), "f16": (5, 10), "bf16": (8, 7), "tf32": (8, 10), "e4m3": (4, 3),
                           "e5m2": (5, 2), "f64": (11, 52)}[kind]  # fmt: skip
     field = np.clip(rng.integers(middle - spread, middle + spread + 1, shape) + 2 ** (exponent - 1) - 1, 0,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mma_ptx import FORMS
 
 DOCUMENT = "docs/numerics.md"
 
@@ -33,6 +34,14 @@ def test_every_n_and_every_type_was_compared(repository: Path) -> None:
     assert fp8 | integers | {"f32.f16.f16", "f16.f16.f16", "f32.tf32.tf32", "f32.bf16.bf16"} == {
         kind for _, kind in kept
     }
+
+
+def test_every_mma_form_and_every_descriptor_gives_the_same_bits(repository: Path) -> None:
+    kept = rows(repository, "mma-sync")
+    assert {form.opcode for form in FORMS} <= {row["kind"] for row in kept}
+    assert not any("refused" in row for row in kept)
+    assert sum(row["outputs"] for row in kept) > 2_000_000
+    assert sum(row["mismatches"] for row in kept) == 0
 
 
 @pytest.mark.parametrize("kind", ["convert", "approx"])

@@ -53,7 +53,8 @@ void agree(Warp& w, const Instruction& i, u32 mask) {
 
 template <bool Take>
 Step setmaxnreg(Warp& w, const Instruction& i, u32 mask) {
-    if (!w.gather(i, mask, w.alive())) return Step::park;
+    if (!w.converge(mask)) return Step::park;
+    w.split().resumed = false;
     const auto wanted = static_cast<u32>(i.op[0].imm);
     const u32 entry = at_entry(w.kernel());
     if (entry == 0)

@@ -17,15 +17,6 @@ std::string hex(u64 value) {
     return text;
 }
 
-// The lanes of a warp come to a wgmma instruction together; those that are still under way are waited for.
-bool whole_warp(Warp& w, const Instruction& i, u32 mask) {
-    if (w.alive() != ~0u)
-        w.trap(i, mask,
-               "'" + w.text(i) + "' needs all 32 threads of the warp, but some have exited or never were", 0,
-               {}, "aligned-divergence");
-    return w.gather(i, mask, ~0u);
-}
-
 Warpgroup& warpgroup(Warp& w) {
     return w.cta().warpgroups[static_cast<std::size_t>(w.number() / 4)];
 }
@@ -301,6 +292,7 @@ Step commit(Warp& w, const Instruction& i, u32 mask) {
 
 Step wait(Warp& w, const Instruction& i, u32 mask) {
     if (!whole_warp(w, i, mask)) return Step::park;
+    w.split().resumed = false;
     const auto pending = static_cast<u64>(i.op[0].imm);
     static_cast<void>(w.multiplies());
     const Split probe{.wait = {.kind = Wait::Kind::multiplies, .value = pending}};
@@ -331,6 +323,14 @@ Element element_of(Mod mod) {
 }
 
 }  // namespace
+
+bool whole_warp(Warp& w, const Instruction& i, u32 mask) {
+    if (w.alive() != ~0u)
+        w.trap(i, mask,
+               "'" + w.text(i) + "' needs all 32 threads of the warp, but some have exited or never were", 0,
+               {}, "aligned-divergence");
+    return w.converge(mask);
+}
 
 u32 element_bytes(Element type) {
     return type == Element::tf32 ? 4 : type == Element::f16 || type == Element::bf16 ? 2 : 1;

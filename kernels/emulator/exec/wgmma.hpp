@@ -35,6 +35,10 @@ static_assert(sizeof(WgmmaForm) == sizeof(Instruction::aux));
 
 [[nodiscard]] u32 element_bytes(Element type);
 
+// The lanes of a warp come to a matrix instruction together: false where some are still under way, for which
+// the split then waits. Traps where the warp is not whole.
+[[nodiscard]] bool whole_warp(Warp& w, const Instruction& i, u32 mask);
+
 // The B that a multiply of this CTA took apart last.
 struct TakenApart {
     using Key = std::tuple<Element, u16, bool, bool, bool>;
