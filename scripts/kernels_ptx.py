@@ -1,5 +1,8 @@
 """Write the PTX that the package ships: the course's unmodified kernels, compiled for the machines without NVRTC.
 
+These are the files of kernels/cuda, and the kernels in cells of lessons that have the tag "kernel": a string assigned
+to NAME is compiled there as NAME.cu.
+
 python scripts/kernels_ptx.py           compile and write what has changed
 python scripts/kernels_ptx.py --check   say what has drifted, and exit with 1 if anything has
 """
@@ -7,8 +10,11 @@ python scripts/kernels_ptx.py --check   say what has drifted, and exit with 1 if
 from __future__ import annotations
 
 import argparse
+import ast
 import sys
+from pathlib import Path
 
+from mlacademy import notebooks
 from mlacademy.gpu.compiler import compile as compile_kernel
 from mlacademy.gpu.compiler import fingerprint
 from mlacademy.gpu.includes import header_layer
@@ -16,6 +22,35 @@ from mlacademy.gpu.nvrtc import identity
 from mlacademy.gpu.shipped import FOLDER, file_name, mark
 
 ARCHITECTURES = ("sm_90a",)
+LESSONS = Path(__file__).resolve().parents[1] / "lessons"
+
+
+def sources() -> dict[str, Path | str]:
+    """Name → the file, or the text of a lesson's cell."""
+    found: dict[str, Path | str] = {path.name: path for path in header_layer().glob("*.cu")}
+    for chapter in sorted(LESSONS.glob("[0-9][0-9]_*.ipynb")):
+        for cell in notebooks.read(chapter)["cells"]:
+            if "kernel" not in cell["metadata"].get("tags", []):
+                continue
+            for name, text in kernels_in(notebooks.source(cell)).items():
+                if found.setdefault(f"{name}.cu", text) != text:
+                    raise SystemExit(f"{chapter.name} has a kernel {name} that differs from another one of that name")
+    return found
+
+
+def kernels_in(cell: str) -> dict[str, str]:
+    """The strings with a kernel that a cell assigns, by name."""
+    found = {}
+    for node in ast.parse(cell).body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.targets[0], ast.Name)
+        ):
+            text = node.value.value
+            if isinstance(text, str) and "__global__" in text:
+                found[node.targets[0].id] = text
+    return found
 
 
 def wanted() -> dict[str, str]:
@@ -25,11 +60,11 @@ def wanted() -> dict[str, str]:
         raise SystemExit("this needs NVRTC: pip install 'mlacademy[kernels]'")
     version = compiler.split()[0].replace("nvidia-cuda-nvrtc=", "NVRTC ")
     files = {}
-    for source in sorted(header_layer().glob("*.cu")):
+    for name, source in sorted(sources().items()):
         for arch in ARCHITECTURES:
-            module = compile_kernel(source, arch=arch)
-            first = mark(source.name, arch, fingerprint(source, arch=arch), version)
-            files[file_name(source.name, arch)] = first + module.ptx
+            module = compile_kernel(source, arch=arch, name=name)
+            first = mark(name, arch, fingerprint(source, arch=arch, name=name), version)
+            files[file_name(name, arch)] = first + module.ptx
     return files
 
 

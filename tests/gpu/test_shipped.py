@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import kernels_ptx
 import pytest
 
 from mlacademy import gpu
@@ -12,21 +13,31 @@ from mlacademy.gpu.compiler import fingerprint
 from mlacademy.gpu.includes import header_layer
 from mlacademy.gpu.shipped import FOLDER, file_name, opcodes, shipped_ptx
 
-KERNELS = sorted(path.name for path in header_layer().glob("*.cu"))
+KERNELS = kernels_ptx.sources()
+
+
+def test_files_and_cells_of_lessons_are_shipped() -> None:
+    assert isinstance(KERNELS["bulk_copy.cu"], Path)
+    assert "__global__ void first_copy" in str(KERNELS["first_copy.cu"])
+
+
+def test_only_strings_with_a_kernel_are_taken_from_a_cell() -> None:
+    cell = 'a = r"""__global__ void k() {}"""\nb = "text"\nc = 3\nd = f(a)\n'
+    assert list(kernels_ptx.kernels_in(cell)) == ["a"]
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_shipped_ptx_belongs_to_the_present_source(name: str) -> None:
-    ptx = shipped_ptx(name, fingerprint(header_layer() / name, arch="sm_90a"))
+    ptx = shipped_ptx(name, fingerprint(KERNELS[name], arch="sm_90a", name=name))
     assert ptx is not None, "the sources have changed: python scripts/kernels_ptx.py"
 
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("name", KERNELS)
 def test_compiling_now_gives_the_instructions_that_are_shipped(name: str) -> None:
-    shipped = shipped_ptx(name, fingerprint(header_layer() / name, arch="sm_90a"))
+    shipped = shipped_ptx(name, fingerprint(KERNELS[name], arch="sm_90a", name=name))
     assert shipped is not None
-    assert opcodes(gpu.compile(header_layer() / name).ptx) == opcodes(shipped)
+    assert opcodes(gpu.compile(KERNELS[name], name=name).ptx) == opcodes(shipped)
 
 
 def test_nothing_is_shipped_for_kernels_that_are_gone() -> None:

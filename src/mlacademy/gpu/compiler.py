@@ -88,9 +88,9 @@ def compile(
     )
 
 
-def fingerprint(source: Path, *, arch: str) -> str:
-    """What shipped PTX is recognised by: the kernel file's text and its headers', and ``arch``."""
-    return _Unit.of(source, None, {}, ()).digest(arch)
+def fingerprint(source: str | Path, *, arch: str, name: str | None = None) -> str:
+    """What shipped PTX is recognised by: the kernel's text and name, its headers' text, and ``arch``."""
+    return _Unit.of(source, name, {}, ()).digest(arch)
 
 
 class _Unit:
