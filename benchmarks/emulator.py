@@ -5,7 +5,8 @@
 The kernel is the inner loop of a sparse decode's producer: read 16 E4M3 codes and a tile scale from global memory,
 widen to half and to float, scale, round to bf16 and store 32 bytes to shared memory, then read them back and sum.
 Bounds checks cannot be switched off; `all` adds races, the proxy rule, initialisation and barriers. A second kernel
-diverges in every round.
+diverges in every round. A third multiplies with wgmma and the exact arithmetic of the tensor core, in floating-point
+operations a second; on a busy machine its processor time says more than the clock's, so both are kept.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ import argparse
 import json
 import platform
 import struct
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "emulator"))
+from ptxrun import pack_params
+from wgmma_ptx import COMMIT, FENCE, SMEM, Form, Place, kernel, wait
 
 from mlacademy import _emulator
 
@@ -75,6 +81,27 @@ def run(
     return lanes, best
 
 
+def multiply(form: Form, rounds: int, repeat: int, **options: object) -> tuple[float, float, float]:
+    """Operations of `rounds` times four wgmmas on swizzled tiles; the shortest seconds by clock and by processor."""
+    chain = " ".join(form.line("%a", "%b", "1") for _ in range(4))
+    body = f"""mov.u32 %t4, 0; LOOP: {FENCE} {chain} {COMMIT} {wait()}
+    add.u32 %t4, %t4, 1; setp.lt.u32 %q1, %t4, {rounds}; @%q1 bra LOOP;"""
+    program = _emulator.Program(HEADER + kernel(form, body))
+    image = np.random.default_rng(0).integers(0, 256, SMEM, dtype=np.uint8) & np.uint8(0xBF)
+    c = np.zeros((form.registers, 128), np.uint32)
+    places = [Place(start, 16, 1024, 128).bits for start in (0, 16384)]
+    args = (image, np.zeros((4, 128), np.uint32), c, np.zeros_like(c), *places, 1)
+    params, buffers = pack_params(program.kernels[0], args)
+    clock = processor = float("inf")
+    one = (1, 1, 1)
+    for _ in range(repeat):
+        began = time.perf_counter(), time.process_time()
+        _emulator.launch(program, "k", one, (128, 1, 1), one, SMEM, params, buffers, options)
+        clock = min(clock, time.perf_counter() - began[0])
+        processor = min(processor, time.process_time() - began[1])
+    return 2.0 * 64 * form.n * form.k * 4 * rounds, clock, processor
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3, help="launches of each kernel; the fastest counts")
@@ -98,6 +125,15 @@ def main() -> None:
                 {"kernel": name, "checks": check, "lane_instructions": lanes, "seconds": seconds, "per_second": speed}
             )
             print(f"{name:24} {check:>7} {lanes:18,} {seconds:9.3f} {speed / 1e9:7.3f}")
+    print(f"{'wgmma':40} {'checks':>7} {'GFLOP':>9} {'seconds':>9} {'GFLOP/s':>8} {'processor':>10}")
+    for form in (Form("f32", "bf16", "bf16", 256), Form("f32", "bf16", "bf16", 64), Form("f32", "e4m3", "e4m3", 128)):
+        for check in ("bounds", "all"):
+            operations, clock, processor = multiply(form, 40, options.repeat, check=(check,))
+            name = form.opcode.removeprefix("wgmma.mma_async.sync.aligned.")
+            row = {"kernel": name, "checks": check, "operations": operations, "seconds": clock}
+            rows.append(row | {"per_second": operations / clock, "per_processor_second": operations / processor})
+            speeds = f"{operations / clock / 1e9:8.2f} {operations / processor / 1e9:10.2f}"
+            print(f"{name:40} {check:>7} {operations / 1e9:9.2f} {clock:9.3f} {speeds}")
     empty = [run(DIVERGE, [out], 1, 32, 20)[1]]
     print(f"a launch of one warp: {empty[0] * 1e6:.0f} µs")
     rows.append({"kernel": "one warp", "seconds": empty[0]})

@@ -154,8 +154,9 @@ template <class F>
 void each_accumulator(u32 n, bool half, F f) {
     for (u32 v = 0; v < n / 2; ++v) {
         const u32 reg = half ? v / 2 : v, first = v / 2 % 2 * 8 * n + v / 4 * 8 + v % 2;
-        for (u32 l = 0; l < 32; ++l)
-            f(first + l / 4 * n + l % 4 * 2, reg, l, v % 2);
+        for (u32 row = 0; row < 8; ++row)
+            for (u32 pair = 0; pair < 4; ++pair)
+                f(first + row * n + pair * 2, reg, row * 4 + pair, v % 2);
     }
 }
 
