@@ -141,8 +141,8 @@ CODE = {
     "drain": "@%first cp.async.bulk.wait_group.read 0; bar.warp.sync -1;",
     "meet": "bar.sync 0;",
     "load": """@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bars+{bar}], 128;
-        @%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%base+{at}], [%d0], 128, [%bars+{bar}];
-    """,
+        @%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+        [%base+{at}], [%d0], 128, [%bars+{bar}];""",
     "store": """@%first cp.async.bulk.global.shared::cta.bulk_group [%d1], [%base+{at}], 128;
         @%first cp.async.bulk.commit_group;""",
 }
