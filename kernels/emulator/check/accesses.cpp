@@ -63,11 +63,12 @@ void Monitor::touch_shared(Warp& w, const Instruction& ins, int lane, Cta& cta, 
                                  s.now.known[s.self]);  // operations are waited for by their completion
     }
     const std::byte* const place = cta.shared() + offset;
+    if (writes && postponed_) write_comes(act, cta, offset, bytes);
     if (strong) acquire_location(s, place);
     const Epoch moment = now(s, w, ins);
     const Found found = touch(s, state(cta), offset, bytes, reads, writes, strong, moment);
     if (found.clash != Clash::none) clash(act, cta, found.offset, found.earlier, found.clash);
-    if (reads && found.unwritten == found.cells) unwritten(act, cta.object_at(offset), "shared memory");
+    if (reads && found.unwritten == found.cells) unwritten(act, cta, offset);
     if (strong && writes) release_location(s, place, moment);
 }
 
@@ -84,6 +85,8 @@ bool Monitor::touch_row(Warp& w, const Instruction& ins, std::uint32_t mask, std
     WarpState& s = state(w);
     const bool reads = access == Warp::Access::read;
     const auto offset = static_cast<std::uint32_t>(start);
+    if (!reads && postponed_)
+        write_comes({w, ins, mask, true, bytes}, cta, offset, bytes * static_cast<std::uint32_t>(count));
     const Found found = touch(s, state(cta), offset, bytes * static_cast<std::uint32_t>(count), reads, !reads,
                               false, now(s, w, ins));
     if (found.clash != Clash::none) {

@@ -2,15 +2,11 @@
 #include <cstdio>
 #include <cstring>
 
-#include "machine/machine.hpp"
+#include "check/story.hpp"
 #include "units/mbarrier.hpp"
 
 namespace emu {
 namespace {
-
-std::string plural(std::uint64_t n, const std::string& thing) {
-    return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
-}
 
 std::string mbarrier_line(const Cta& cta, Warp& warp, const Wait& wait) {
     std::uint64_t word;
@@ -74,47 +70,6 @@ std::string waits_on(const Cta& cta, Warp& warp, const Split& s) {
     return {};
 }
 
-// One sentence on the first mbarrier that can never complete, which is the usual root.
-std::string story(const Split& s, Cta& cta) {
-    if (s.wait.kind == Wait::Kind::barrier) {
-        const NamedBarrier& b = cta.barriers[s.wait.number];
-        if (b.expected == 0)
-            return "Some threads of the block never reach the barrier that the others stand at";
-        return "Barrier " + std::to_string(s.wait.number) + " waits for " +
-               plural(b.expected - b.arrived, "more thread") +
-               ", and no warp that could still run arrives there";
-    }
-    if (s.wait.kind == Wait::Kind::cluster)
-        return "Some threads of the cluster have neither arrived at the cluster barrier nor exited";
-    if (s.wait.kind == Wait::Kind::registers)
-        return "setmaxnreg.inc waits for registers that no other warpgroup gives away: do the budgets of all "
-               "warpgroups add up to more than the launch gave?";
-    if (s.wait.kind == Wait::Kind::multiplies)
-        return "A wgmma is executed by all four warps of a warpgroup, and one of them never comes to it";
-    if (s.wait.kind != Wait::Kind::mbarrier) return {};
-    std::uint64_t word;
-    std::memcpy(&word, cta.shared() + (s.wait.number & kOffsetMask), 8);
-    const mbarrier::State m = mbarrier::unpack(word);
-    if (m.pending == 0 && m.tx > 0)
-        return "All arrivals are in, but " + std::to_string(m.tx) +
-               " bytes were announced (expect_tx) that no copy will bring: is the byte count too large, or a "
-               "copy missing?";
-    if (m.pending == 0 && m.tx < 0)
-        return "All arrivals are in, but copies brought " + std::to_string(-m.tx) +
-               " bytes more than were announced: is the byte count of expect_tx too small?";
-    if (m.tx < 0)
-        return "Copies brought " + std::to_string(-m.tx) + " bytes that nobody announced, and " +
-               plural(m.pending, "arrival") + " is missing: was arrive.expect_tx forgotten?";
-    if (m.tx > 0)
-        return plural(m.pending, "arrival") + " missing, and " + std::to_string(m.tx) +
-               " bytes announced that no copy will bring";
-    if (cta.mbarriers[s.wait.number & kOffsetMask].completed == 0)
-        return "The barrier has never completed a phase: " + plural(m.pending, "arrival") +
-               " missing. A wait for parity 1 of a fresh barrier passes at once; is the parity wrong?";
-    return plural(m.pending, "arrival") +
-           " missing, and nobody who could still run arrives: is the parity wrong, or an arrive missing?";
-}
-
 Waiting waiting(const Cta& cta, Warp& warp, const Split& s, const Where& at) {
     static constexpr const char* kKinds[] = {"none",   "warp",       "barrier", "mbarrier", "cluster",
                                              "copies", "multiplies", "warp",    "registers"};
@@ -139,11 +94,11 @@ Waiting waiting(const Cta& cta, Warp& warp, const Split& s, const Where& at) {
 }  // namespace
 
 Deadlock deadlock_report(Cluster& cluster) {
-    std::string table, why;
+    std::string table;
     std::vector<Waiting> waits;
-    const Instruction* first = nullptr;
+    const Split* first = nullptr;
     Warp* first_warp = nullptr;
-    Wait::Kind first_kind = Wait::Kind::none;
+    int most = -1;
     for (const auto& cta : cluster.ctas())
         for (const auto& warp : cta->warps)
             for (const Split& s : warp->splits()) {
@@ -159,17 +114,12 @@ Deadlock deadlock_report(Cluster& cluster) {
                                              : std::string()) +
                          "PTX line " + std::to_string(ins.ptx_line) + " ('" + warp->text(ins) +
                          "') waits on " + waits_on(*cta, *warp, s);
-                // The story starts at an mbarrier if one is involved: barriers of whole blocks usually only
-                // follow.
-                const std::string candidate = story(s, *cta);
-                if (first == nullptr || (why.empty() && !candidate.empty()) ||
-                    (s.wait.kind == Wait::Kind::mbarrier && first_kind != Wait::Kind::mbarrier)) {
-                    first = &ins, first_warp = warp.get(), why = candidate, first_kind = s.wait.kind;
-                }
+                if (const int now = suspicion(s, *warp); now > most)
+                    first = &s, first_warp = warp.get(), most = now;
             }
-    const Where at = first_warp->where(*first);
+    const Where at = first_warp->where(first_warp->kernel().code[first->pc]);
     std::string text = "Deadlock: no warp can run and no copy is in flight: " + describe(at) + table;
-    if (!why.empty()) text += "\n" + why + (why.back() == '?' ? "" : ".");
+    if (const std::string why = story(*first, *first_warp); !why.empty()) text += "\n" + why;
     Deadlock error(text, at);
     error.waits = std::move(waits);
     for (std::size_t i = 0; i < 3; ++i)

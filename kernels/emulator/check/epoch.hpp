@@ -14,6 +14,7 @@ using Agent = std::uint32_t;
 using Time = std::uint32_t;
 
 constexpr int kPcBits = 20, kTimeBits = 31;
+constexpr std::uint64_t kTimeMask = (std::uint64_t{1} << kTimeBits) - 1;
 constexpr Agent kMostAgents = 8180;  // the numbers above have meanings of their own
 constexpr Agent kManyReaders = 8191, kInFlight = 8190, kBarrier = 8189, kSplit = 8188;
 

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "check/monitor.hpp"
+#include "check/story.hpp"
 
 namespace emu {
 

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "check/monitor.hpp"
+#include "check/story.hpp"
 #include "units/mbarrier.hpp"
 
 namespace emu {

@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "check/epoch.hpp"
@@ -31,6 +30,7 @@ class Monitor {
 
     // operations.cpp
     enum class Groups : std::uint8_t { cp_async, bulk, wgmma };
+    static std::optional<Groups> groups_of(AsyncKind kind);
     void issued(const AsyncOp& op);
     void landed(const AsyncOp& op, AsyncStage stage);  // before its signal is given
     void committed(Warp& w, std::uint32_t lanes, Groups groups);
@@ -126,9 +126,11 @@ class Monitor {
         const AsyncOp* op = nullptr;
     };
 
-    WarpState& state(const Warp& w) {
-        return warps_[w.cta().rank * warps_per_cta_ + static_cast<std::uint32_t>(w.number())];
+    [[nodiscard]] std::size_t index(const Warp& w) const {
+        return w.cta().rank * warps_per_cta_ + static_cast<std::size_t>(w.number());
     }
+    WarpState& state(const Warp& w) { return warps_[index(w)]; }
+    [[nodiscard]] const WarpState& state(const Warp& w) const { return warps_[index(w)]; }
     CtaState& state(const Cta& cta) { return ctas_[cta.rank]; }
     Epoch now(const WarpState& s, const Warp& w, const Instruction& ins) const {
         return Epoch::of(s.self, s.now.known[s.self],
@@ -173,16 +175,20 @@ class Monitor {
     void clash(const Act& act, const Cta& cta, std::uint32_t offset, Epoch earlier, Clash what) const;
     void unfenced(const Act& act, const Cta& cta, std::uint32_t offset, Epoch earlier) const;
     void unwritten(const Act& act, const std::string& object, const std::string& where) const;
+    void unwritten(const Act& act, const Cta& cta, std::uint32_t offset);
+    // Adds to a report kept back who has written the place in the end.
+    void write_comes(const Act& act, const Cta& cta, std::uint32_t offset, std::uint32_t bytes);
     void report(const char* rule, const Act& act, const std::string& sentence, const std::string& more,
                 const std::string& object, Epoch earlier = {}, const Warp* other = nullptr) const;
     struct Earlier {
         const Warp* warp;
-        std::string text;  // "warp 0 wrote"
-        std::string fix;
+        std::string text;        // "warp 0", "a bulk copy of warp 0"
+        std::string completion;  // of an operation: how to wait for it
     };
-    [[nodiscard]] Earlier earlier(Epoch e, bool read) const;
-    [[nodiscard]] const AsyncOp* in_flight(Epoch e) const;
-    [[nodiscard]] std::string who(const Warp& w) const;
+    [[nodiscard]] Earlier earlier(Epoch e) const;
+    [[nodiscard]] std::string name(AsyncKind kind, const Warp& issuer) const;
+    [[nodiscard]] std::string completion(AsyncKind kind, const Warp& issuer, const AgentInfo* agent,
+                                         const AsyncOp* op) const;
     [[nodiscard]] std::string does(const Act& act) const;
     [[nodiscard]] const Instruction& instruction(Epoch e) const;
 
@@ -196,14 +202,15 @@ class Monitor {
     std::vector<Mbarrier*> unfenced_;                        // initialised, no fence yet
     std::unordered_map<const std::byte*, Location> locations_;
     Sync cluster_barrier_;
-    check::Clock cluster_arrivals_, cluster_arrived_;  // who arrived when, whatever it released
-    std::unordered_map<Time, Flight> flights_;         // by the operation's number
-    std::unordered_set<std::uint32_t> reducing_;       // instructions that start asynchronous reductions
+    check::Clock cluster_arrivals_, cluster_arrived_;     // who arrived when, whatever it released
+    std::unordered_map<Time, Flight> flights_;            // by the operation's number
+    std::unordered_map<std::uint32_t, AsyncKind> kinds_;  // by instruction: what operations it issues
     std::unordered_map<const Warp*, std::vector<std::uint8_t>> local_written_;
     // Who reads too early what another warp will write has a race, not a missing write: so such a report
     // waits for a few rounds, in which the race may show.
     mutable std::optional<KernelTrap> postponed_;
     std::uint32_t turns_postponed_ = 0;
+    std::optional<std::uint32_t> postponed_place_;  // rank << 24 | offset
 };
 
 }  // namespace emu

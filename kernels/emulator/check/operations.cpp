@@ -16,28 +16,29 @@ bool reduces(AsyncKind kind) {
     return kind == AsyncKind::bulk_reduce || kind == AsyncKind::tensor_reduce || kind == AsyncKind::red_async;
 }
 check::Time number(const AsyncOp& op) {
-    return static_cast<check::Time>(op.id & 0x7fffffff);
+    return static_cast<check::Time>(op.id & check::kTimeMask);
 }
 std::uint64_t pc(const AsyncOp& op) {
     return static_cast<std::uint64_t>(op.ins - op.issuer->kernel().code.data());
 }
-std::optional<Monitor::Groups> groups_of(AsyncKind kind) {
+
+}  // namespace
+
+std::optional<Monitor::Groups> Monitor::groups_of(AsyncKind kind) {
     switch (kind) {
         case AsyncKind::cp_async:
-            return Monitor::Groups::cp_async;
+            return Groups::cp_async;
         case AsyncKind::bulk_store:
         case AsyncKind::tensor_store:
         case AsyncKind::bulk_reduce:
         case AsyncKind::tensor_reduce:
-            return Monitor::Groups::bulk;
+            return Groups::bulk;
         case AsyncKind::wgmma:
-            return Monitor::Groups::wgmma;
+            return Groups::wgmma;
         default:
             return std::nullopt;
     }
 }
-
-}  // namespace
 
 // The warps of a warpgroup share the agent of their wgmmas: they issue them together.
 Monitor::GroupState& Monitor::groups(Warp& w, Groups kind) {
@@ -88,7 +89,7 @@ void Monitor::async_read(const AsyncOp& op, const Region& r) {
     shadow.each(static_cast<std::uint32_t>(r.address), r.bytes, [&](Cell& cell, std::uint32_t at) {
         const Epoch w = cell.write;
         if (w.none())
-            unwritten(act, cta.object_at(at), "shared memory");
+            unwritten(act, cta, at);
         else if (w.agent() != check::kBarrier && !now.known.knows(w))
             clash(act, cta, at, w, Clash::write);
         else if (w.agent() < agents_.size() && agents_[w.agent()].generic() && !now.fenced.knows(w))
@@ -106,8 +107,12 @@ void Monitor::async_write(const AsyncOp& op, const Region& r) {
     if (&cta != &op.issuer->cta()) visits(*op.issuer, *op.ins, op.lanes, cta);
     const check::Clock& known = state(*op.issuer).now.known;
     check::Shadow& shadow = state(cta).shadow;
+    if (postponed_) write_comes(act, cta, static_cast<std::uint32_t>(r.address), r.bytes);
     const bool reducing = reduces(op.kind);  // reductions may overlap each other
-    const auto reduced_before = [&](Epoch e) { return reducing && reducing_.contains(e.pc()); };
+    const auto reduced_before = [&](Epoch e) {
+        const auto kind = kinds_.find(e.pc());
+        return reducing && kind != kinds_.end() && reduces(kind->second);
+    };
     shadow.each(static_cast<std::uint32_t>(r.address), r.bytes, [&](Cell& cell, std::uint32_t at) {
         const Epoch w = cell.write;
         if (w.agent() == check::kBarrier) {
@@ -115,7 +120,7 @@ void Monitor::async_write(const AsyncOp& op, const Region& r) {
             return true;
         }
         if (w.none() && reducing)
-            unwritten(act, cta.object_at(at), "shared memory");
+            unwritten(act, cta, at);
         else if (!w.none() && !known.knows(w) && !reduced_before(w))
             clash(act, cta, at, w, Clash::write);
         shadow.each_reader(cell, [&](Epoch reader) {
@@ -129,7 +134,7 @@ void Monitor::async_write(const AsyncOp& op, const Region& r) {
 void Monitor::issued(const AsyncOp& op) {
     WarpState& s = state(*op.issuer);
     Flight flight;
-    if (reduces(op.kind)) reducing_.insert(static_cast<std::uint32_t>(pc(op)));
+    kinds_.try_emplace(Epoch::of(0, 0, pc(op)).pc(), op.kind);
     const auto kind = groups_of(op.kind);
     if (kind && !op.signal.any()) {
         const GroupState& g = groups(*op.issuer, *kind);

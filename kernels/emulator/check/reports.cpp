@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "check/monitor.hpp"
+#include "check/story.hpp"
 
 namespace emu {
 namespace {
@@ -11,82 +12,83 @@ std::string_view category(std::string_view rule) {
     return rule == "race" || rule == "proxy" ? rule : rule == "uninitialized" ? "init" : "barrier";
 }
 
+const char* name_of(AsyncKind kind) {
+    switch (kind) {
+        case AsyncKind::cp_async:
+        case AsyncKind::cp_async_arrive:
+            return "cp.async";
+        case AsyncKind::bulk_load:
+            return "bulk copy";
+        case AsyncKind::bulk_store:
+            return "bulk store";
+        case AsyncKind::bulk_reduce:
+            return "bulk reduction";
+        case AsyncKind::tensor_load:
+            return "tensor load";
+        case AsyncKind::tensor_store:
+            return "tensor store";
+        case AsyncKind::tensor_reduce:
+            return "tensor reduction";
+        case AsyncKind::st_async:
+            return "st.async";
+        case AsyncKind::red_async:
+            return "red.async";
+        case AsyncKind::wgmma:
+            return "wgmma";
+    }
+    return "operation";
+}
+
 }  // namespace
 
-std::string Monitor::who(const Warp& w) const {
-    std::string text = "warp " + std::to_string(w.number());
-    if (!w.role().empty()) text += " (" + std::string(w.role()) + ")";
-    if (ctas_.size() > 1) text += " of CTA " + std::to_string(w.cta().rank);
-    return text;
+std::string Monitor::name(AsyncKind kind, const Warp& issuer) const {
+    return std::string("a ") + name_of(kind) + " of " + who(issuer);
 }
 
 std::string Monitor::does(const Act& act) const {
-    const char* const verb = act.writes ? " writes " : " reads ";
-    if (act.op != nullptr)
-        return "the operation '" + act.warp.text(act.ins) + "' that " + who(act.warp) + " issues" + verb;
-    return who(act.warp) + verb;
+    const std::string actor = act.op != nullptr ? name(act.op->kind, act.warp) : who(act.warp);
+    return actor + (act.writes ? " writes " : " reads ");
 }
 
 const Instruction& Monitor::instruction(Epoch e) const {
     return cluster_.grid().kernel.code[e.pc()];
 }
 
-const AsyncOp* Monitor::in_flight(Epoch e) const {
-    if (e.agent() != check::kInFlight) return nullptr;
-    for (const auto& op : cluster_.queue().operations())
-        if ((op->id & 0x7fffffff) == e.time()) return op.get();
-    return nullptr;
+// Where the thread that issued an operation should have waited for it.
+std::string Monitor::completion(AsyncKind kind, const Warp& issuer, const AgentInfo* agent,
+                                const AsyncOp* op) const {
+    const bool signals = op != nullptr && op->signal.any();
+    if (signals || (agent != nullptr && agent->kind == AgentInfo::Kind::mbarrier)) {
+        const std::uint32_t rank = signals ? op->signal.rank : agent->rank,
+                            offset = signals ? op->signal.offset : agent->offset;
+        return "It completes on mbarrier " + cluster_.cta(rank)->object_at(offset) +
+               ": wait for that phase before, or synchronise with a warp that has.";
+    }
+    const Groups group = groups_of(kind).value_or(Groups::bulk);
+    const std::string wait = group == Groups::bulk       ? "cp.async.bulk.wait_group.read"
+                             : group == Groups::cp_async ? "cp.async.wait_group"
+                                                         : "wgmma.wait_group";
+    std::string text =
+        "Wait with " + wait + " in the thread that issued it, then synchronise with whoever comes next.";
+    const auto& own = state(issuer).groups[static_cast<std::size_t>(group)];
+    if (own != nullptr && own->idle_waits != 0)
+        text += " " + wait + " was executed by lane " + std::to_string(std::countr_zero(own->idle_waits)) +
+                ", which had committed no group: a thread waits only for groups that it has closed itself.";
+    return text;
 }
 
-Monitor::Earlier Monitor::earlier(Epoch e, bool read) const {
-    const AsyncOp* const op = in_flight(e);
+Monitor::Earlier Monitor::earlier(Epoch e) const {
     const AgentInfo* const agent = e.agent() < agents_.size() ? &agents_[e.agent()] : nullptr;
-    const Warp* warp = op != nullptr ? op->issuer : agent == nullptr ? nullptr : agent->warp;
-    if (agent != nullptr && agent->last_issuer != nullptr) warp = agent->last_issuer;
-    if (warp == nullptr) warp = cluster_.ctas().front()->warps.front().get();
-    const Instruction& ins = instruction(e);
-    const std::string name = "'" + warp->text(ins) + "'";
-    using Kind = AgentInfo::Kind;
-    if (agent != nullptr && agent->kind == Kind::warp)
-        return {warp, who(*warp) + (read ? " read" : " wrote"),
-                read ? "Let " + who(*warp) +
-                           " arrive at a barrier or mbarrier after reading, and wait there before this "
-                           "access."
-                     : "Put a barrier between them: __syncthreads(), or an mbarrier at which " + who(*warp) +
-                           " arrives and for which this warp waits."};
-    std::string fix;
-    const Signal signal = op != nullptr ? op->signal : Signal{};
-    if (signal.any() || (agent != nullptr && agent->kind == Kind::mbarrier)) {
-        const std::uint32_t rank = signal.any() ? signal.rank : agent->rank,
-                            offset = signal.any() ? signal.offset : agent->offset;
-        fix = "It completes on mbarrier " + cluster_.cta(rank)->object_at(offset) +
-              ": wait for that phase before this access, or synchronise with a warp that has.";
-    } else {
-        const Kind kind = agent != nullptr                  ? agent->kind
-                          : op == nullptr                   ? Kind::bulk
-                          : op->kind == AsyncKind::cp_async ? Kind::cp_async
-                          : op->kind == AsyncKind::wgmma    ? Kind::wgmma
-                                                            : Kind::bulk;
-        const char* const wait = kind == Kind::bulk       ? "cp.async.bulk.wait_group.read"
-                                 : kind == Kind::cp_async ? "cp.async.wait_group"
-                                                          : "wgmma.wait_group";
-        fix = std::string("Wait with ") + wait +
-              " in the thread that issued it, then synchronise with the warp that "
-              "comes next.";
-        const auto group = static_cast<std::size_t>(kind == Kind::bulk       ? Groups::bulk
-                                                    : kind == Kind::cp_async ? Groups::cp_async
-                                                                             : Groups::wgmma);
-        const auto& state =
-            warps_[warp->cta().rank * warps_per_cta_ + static_cast<std::uint32_t>(warp->number())];
-        if (state.groups[group] != nullptr && state.groups[group]->idle_waits != 0)
-            fix += std::string(" ") + wait + " was executed by lane " +
-                   std::to_string(std::countr_zero(state.groups[group]->idle_waits)) +
-                   ", which has issued nothing: groups belong to the thread that commits them.";
-    }
-    return {warp,
-            std::string("the operation ") + name + " that " + who(*warp) + " issued " +
-                (read ? "reads" : "writes"),
-            fix};
+    if (agent != nullptr && agent->kind == AgentInfo::Kind::warp) return {agent->warp, who(*agent->warp), {}};
+    const AsyncOp* op = nullptr;
+    for (const auto& flying : cluster_.queue().operations())
+        if (e.agent() == check::kInFlight && (flying->id & check::kTimeMask) == e.time()) op = flying.get();
+    const Warp* const issuer = op != nullptr                                       ? op->issuer
+                               : agent != nullptr && agent->last_issuer != nullptr ? agent->last_issuer
+                                                                                   : agents_.front().warp;
+    const auto kind = kinds_.find(e.pc());
+    const AsyncKind known = kind != kinds_.end() ? kind->second : AsyncKind::bulk_load;
+    return {issuer, name(known, *issuer), completion(known, *issuer, agent, op)};
 }
 
 void Monitor::clash(const Act& act, const Cta& cta, std::uint32_t offset, Epoch e, Clash what) const {
@@ -97,21 +99,29 @@ void Monitor::clash(const Act& act, const Cta& cta, std::uint32_t offset, Epoch 
         return;
     }
     const bool read = what == Clash::read;
-    const Earlier before = earlier(e, read);
-    const bool still = before.text.ends_with("s");
-    report("race", act,
-           "Race on " + object + ": " + does(act) + "it, and nothing orders that after " +
-               (still ? before.text + " it" : "the moment when " + before.text + " it"),
-           before.fix, object, e, before.warp);
+    const Earlier before = earlier(e);
+    const std::string race = "Race on " + object + ": " + does(act) + "it";
+    if (!before.completion.empty())
+        report("race", act,
+               race + " while " + before.text + " may still " + (read ? "read" : "write") + " it",
+               before.completion, object, e, before.warp);
+    else
+        report(
+            "race", act,
+            race + ", and nothing orders that after the " + (read ? "read by " : "write by ") + before.text,
+            read ? "Let " + before.text +
+                       " arrive at a barrier or mbarrier when it has read, and wait for that before writing."
+                 : "Put a barrier between: __syncthreads(), or an mbarrier at which " + before.text +
+                       " arrives and for which the other side waits.",
+            object, e, before.warp);
 }
 
 void Monitor::unfenced(const Act& act, const Cta& cta, std::uint32_t offset, Epoch e) const {
     const std::string object = cta.object_at(offset);
-    const Earlier before = earlier(e, false);
+    const Earlier before = earlier(e);
     report("proxy", act,
-           "Missing proxy fence on " + object + ": " + does(act) + "what " +
-               (agents_[e.agent()].kind == AgentInfo::Kind::warp ? before.text : before.text) +
-               " through the generic proxy, without fence.proxy.async between",
+           "Missing proxy fence on " + object + ": " + does(act) + "what " + before.text +
+               " wrote through the generic proxy, without fence.proxy.async between",
            "Execute fence.proxy.async after the writes, in every thread that wrote, before the barrier.",
            object, e, before.warp);
 }
@@ -120,7 +130,21 @@ void Monitor::unwritten(const Act& act, const std::string& object, const std::st
     report("uninitialized", act,
            "Uninitialised memory: " + does(act) + object + " (" + where +
                "), where nothing has been written yet",
-           "Write it first; is a loop too short, or a copy missing?", object);
+           "Write it first; is a loop too short, a copy missing, or a wait for the copy?", object);
+}
+
+void Monitor::unwritten(const Act& act, const Cta& cta, std::uint32_t offset) {
+    const bool first = !postponed_;
+    unwritten(act, cta.object_at(offset), "shared memory");
+    if (first && postponed_) postponed_place_ = cta.rank << kRankShift | offset;
+}
+
+void Monitor::write_comes(const Act& act, const Cta& cta, std::uint32_t offset, std::uint32_t bytes) {
+    if (!postponed_place_ || *postponed_place_ - (cta.rank << kRankShift | offset) >= bytes) return;
+    postponed_place_.reset();
+    static_cast<std::runtime_error&>(*postponed_) =
+        std::runtime_error(std::string(postponed_->what()) + " Later " + does(act) + "it, at " +
+                           describe(act.warp.where(act.ins)) + ".");
 }
 
 void Monitor::report(const char* rule, const Act& act, const std::string& sentence, const std::string& more,

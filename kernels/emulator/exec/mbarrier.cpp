@@ -39,7 +39,7 @@ void MbarrierRef::change(Event::Kind kind, u32 amount, F f) {
     if (log != nullptr) log->mbarrier(kind, *cta_, offset_, amount, info.completed);
     if (s.phase == before) return;
     if (log != nullptr) log->mbarrier(Event::Kind::phase, *cta_, offset_, 0, info.completed);
-    ++info.completed;
+    info.complete();
     if (Monitor* const m = cta_->cluster().monitor()) m->mbarrier_completed(*cta_, offset_);
 }
 void MbarrierRef::expect_tx(s32 bytes) {
@@ -95,7 +95,7 @@ Step init(Warp& w, const Instruction& i, u32 mask) {
         const u64 bits = mbarrier::initial(count);
         std::memcpy(p, &bits, 8);
         const u32 offset = static_cast<u32>(address) & kOffsetMask;
-        w.cta().mbarriers[offset] = {i.ptx_line, 0};
+        w.cta().mbarriers[offset] = {.init_line = i.ptx_line};
         if (ClusterLog* log = w.log()) log->mbarrier(Event::Kind::init, w.cta(), offset, count, 0);
     }
     return Step::next;
@@ -117,6 +117,7 @@ Step tx(Warp& w, const Instruction& i, u32 mask) {
         MbarrierRef b = MbarrierRef::named(w, i, l, i.space, i.op[0]);
         const s64 bytes = w.in<u32>(i.op[1])[l];
         check_tx(w, i, l, b, i.aux != 0 ? bytes : -bytes);
+        if (i.aux != 0) b.info().announce(w, i, bytes);
         i.aux != 0 ? b.expect_tx(static_cast<s32>(bytes)) : b.complete_tx(static_cast<s32>(bytes));
     }
     return Step::next;
@@ -131,6 +132,7 @@ Step arrive(Warp& w, const Instruction& i, u32 mask) {  // ops: state?, barrier,
         const u32 count = (i.aux & kExpect) != 0 ? 1 : number;
         if ((i.aux & kExpect) != 0) {
             check_tx(w, i, l, b, number);
+            b.info().announce(w, i, number);
             b.expect_tx(static_cast<s32>(number));
         }
         const mbarrier::State s = mbarrier::unpack(before);
@@ -140,6 +142,7 @@ Step arrive(Warp& w, const Instruction& i, u32 mask) {  // ops: state?, barrier,
                        ", which waits for " + std::to_string(s.pending) + " of " +
                        std::to_string(s.expected) + " arrivals in this phase",
                    w.address(i.op[1], l), b.cta().object_at(b.offset()), "arrive-count");
+        b.info().visit(b.info().arrivals, w, i);
         if (Monitor* const m = w.monitor())
             m->mbarrier_arrived(w, b.cta(), b.offset(), (i.aux & kRelaxed) != 0);
         if ((i.aux & kDrop) != 0)
@@ -173,9 +176,10 @@ Step wait(Warp& w, const Instruction& i, u32 mask) {  // ops: p, barrier, parity
         same &= !other && parity_of(l) == parity;
         if (!mbarrier::passed(b.word(), parity_of(l))) continue;
         if (passed == 0 || other) {
+            MbarrierInfo& info = b.info();
+            info.visit(info.passes, w, i);
             if (Monitor* const m = w.monitor()) m->mbarrier_passed(w, b.cta(), b.offset());
-            if (ClusterLog* log = w.log())
-                log->pass(Waited::mbarrier, b.offset(), u64{b.cta().mbarriers[b.offset()].completed} - 1);
+            if (ClusterLog* log = w.log()) log->pass(Waited::mbarrier, b.offset(), u64{info.completed} - 1);
         }
         passed |= 1u << l;
     }

@@ -15,6 +15,7 @@ class MbarrierRef {
     [[nodiscard]] u64 word() const;
     [[nodiscard]] Cta& cta() const { return *cta_; }
     [[nodiscard]] u32 offset() const { return offset_; }
+    [[nodiscard]] MbarrierInfo& info() const { return cta_->mbarriers[offset_]; }
     void expect_tx(s32 bytes);
     void complete_tx(s32 bytes);
     void arrive(u32 count);

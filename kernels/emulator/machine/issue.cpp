@@ -56,6 +56,8 @@ void Cluster::landed(const AsyncOp& op, AsyncStage stage) {
     if (log_ != nullptr) log_->stage(op, stage);
     if (stage != AsyncStage::completed || !op.signal.any()) return;
     MbarrierRef barrier(*ctas_[op.signal.rank], op.signal.offset);
+    if (op.signal.bytes != 0) barrier.info().land(*op.issuer, *op.ins, op.signal.bytes);
+    if (op.signal.arrivals != 0) barrier.info().visit(barrier.info().arrivals, *op.issuer, *op.ins);
     if (op.signal.bytes != 0) barrier.complete_tx(static_cast<std::int32_t>(op.signal.bytes));
     if (op.signal.arrivals != 0) barrier.arrive(op.signal.arrivals);
 }

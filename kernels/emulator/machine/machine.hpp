@@ -16,6 +16,7 @@
 #include "ir/instruction.hpp"
 #include "machine/call_stack.hpp"
 #include "machine/map_patches.hpp"
+#include "machine/mbarrier_info.hpp"
 #include "machine/memory.hpp"
 #include "machine/multiplies.hpp"
 #include "trace/log.hpp"
@@ -189,12 +190,6 @@ struct NamedBarrier {
     std::uint32_t votes = 0;
     bool result_any = false, result_all = false;
     std::uint32_t result_votes = 0;
-};
-
-// What is known of an mbarrier besides its 64 bits: for reports.
-struct MbarrierInfo {
-    std::int32_t init_line = 0;
-    std::uint32_t completed = 0;
 };
 
 class Cta {
