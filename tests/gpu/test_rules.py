@@ -33,7 +33,12 @@ class Case:
 
 
 CASES = [
-    Case("barrier_after_writing", 64, "race", "Race on tile.*: warp . (reads|writes) it, and nothing orders that after the (write|read) by warp ."),
+    Case(
+        "barrier_after_writing",
+        64,
+        "race",
+        "Race on tile.*: warp . (reads|writes) it, and nothing orders that after the (write|read) by warp .",
+    ),
     Case("barrier_before_overwriting", 64, "race", "Race on tile"),
     Case("same_byte", 64, "race", "Race on bytes"),
     Case(
@@ -57,7 +62,12 @@ CASES = [
         "race",
         r"Race on stage.*\((producer|consumer)\) ",
     ),
-    Case("loads_do_not_overlap", 128, "race", "a bulk copy of warp 0 writes it while a bulk copy of warp 0 may still write it"),
+    Case(
+        "loads_do_not_overlap",
+        128,
+        "race",
+        "a bulk copy of warp 0 writes it while a bulk copy of warp 0 may still write it",
+    ),
     Case("source_of_a_store_is_kept", 128, "race", "cp.async.bulk.wait_group.read"),
     Case("store_is_waited_for_by_its_thread", 128, "race", "executed by lane 1, which had committed no group"),
     Case("cp_async_is_waited_for", 32, "race", "cp.async.wait_group"),

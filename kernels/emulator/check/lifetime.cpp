@@ -93,6 +93,12 @@ void Monitor::say_postponed() {
     if (postponed_) throw *postponed_;
 }
 
+void Monitor::add_postponed(KernelTrap& trap) const {
+    if (!postponed_ || trap.rule == postponed_->rule || trap.rule == "race" || trap.rule == "proxy") return;
+    static_cast<std::runtime_error&>(trap) =
+        std::runtime_error(std::string(trap.what()) + "\nBefore that: " + postponed_->what());
+}
+
 void Monitor::nothing_runs() {
     for (const auto& cta : cluster_.ctas())
         for (const auto& warp : cta->warps)

@@ -57,8 +57,9 @@ class Monitor {
     // lifetime.cpp
     void exited(Warp& w);  // some of its lanes
     void turn_ended();
-    void say_postponed();  // throws a report that has been kept back, if there is one
-    void nothing_runs();   // throws where lanes wait at an .aligned instruction for others of their warp
+    void say_postponed();                        // throws a report that has been kept back, if there is one
+    void add_postponed(KernelTrap& trap) const;  // tells it at the end of another
+    void nothing_runs();  // throws where lanes wait at an .aligned instruction for others of their warp
 
   private:
     using Agent = check::Agent;

@@ -189,8 +189,11 @@ bool Cluster::run(std::uint32_t turns) try {
     }
     if (monitor_ != nullptr) monitor_->say_postponed();
     return true;
-} catch (const RunError& error) {
-    if (monitor_ != nullptr && error.rule != "race" && error.rule != "proxy") monitor_->say_postponed();
+} catch (KernelTrap& trap) {
+    if (monitor_ != nullptr) monitor_->add_postponed(trap);
+    throw;
+} catch (const RunError&) {
+    if (monitor_ != nullptr) monitor_->say_postponed();
     throw;
 }
 
