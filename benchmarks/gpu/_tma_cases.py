@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from tensor_kernels import DONE, SHARED, WAIT, load, multicast, noise, operand, reduce, run, store
-from tensor_model import ATOMS, MODES, SIZES, Bytes, Copy, aligned, random_copy
+from tensor_model import ATOMS, MODES, SIZES, Bytes, Copy, aligned, random_copy, random_im2col
 
 from mlacademy.gpu import Device, TensorMap
 
@@ -108,6 +108,13 @@ def cases() -> Iterator[Case]:
             copy = random_copy(chooser, modes=MODES, store=True, **how)
             floats = copy.tensor_map.dtype if "float" in copy.tensor_map.dtype else ""
             yield Case(kind, number, copy, store(copy), floats=floats)
+    chooser = random.Random("im2col")
+    for number in range(80):
+        copy = random_im2col(chooser)
+        yield Case("load-im2col", number, copy, load(copy), WAIT)
+    for number in range(30):
+        copy = random_im2col(chooser, store=True)
+        yield Case("store-im2col", number, copy, store(copy))
     chooser = random.Random("multicast")
     for number in range(16):
         copy, size = random_copy(chooser, modes=MODES), chooser.choice([2, 4])
@@ -224,9 +231,9 @@ def broken() -> Iterator[Case]:
         copy = one(offset=offset)
         yield Case(f"load to an offset of {offset}", 0, copy, load(copy), GIVES_UP)
         yield Case(f"store from an offset of {offset}", 0, copy, store(copy))
-    for mode in ATOMS:  # of Blackwell
+    for mode in ATOMS:
         copy = one(swizzle=mode)
-        yield Case(f"load with {mode}", 0, copy, load(copy), GIVES_UP)
+        yield Case(f"load with {mode}, of Blackwell", 0, copy, load(copy), GIVES_UP)
     copy = one()
     for mask in (0, 2):
         yield Case(f"multicast to mask {mask} of one CTA", 0, copy, multicast(copy, 1, mask, 0)[0])

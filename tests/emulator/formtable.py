@@ -98,12 +98,14 @@ def line_of(form: Form, mods: tuple[str, ...], *, optional: bool = True) -> str:
                 count = next((VECTOR[mod] for mod in mods if mod in VECTOR), 1)
             elif operand.count == "D":
                 count = accumulator_registers(mods)
+            elif operand.count == "S":
+                count = next(int(mod[0]) for mod in mods if mod in {"3d", "4d", "5d"}) - 2
             names = [register(bits) for _ in range(count)]
             if remote_arrive and operand.dest:
                 names = ["_"]
             text = (
                 "{" + ", ".join(names) + "}"
-                if operand.count and (count > 1 or form.opcode.endswith("matrix"))
+                if operand.count and (count > 1 or operand.count == "S" or form.opcode.endswith("matrix"))
                 else names[0]
             )
             texts.append(text + (f"|{register(1)}" if operand.second else ""))

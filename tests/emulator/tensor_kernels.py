@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import numpy as np
-from tensor_model import Bytes, Copy, aligned
+from tensor_model import Bytes, Copy, Im2colCopy, aligned
 
 from mlacademy.gpu import Device, LaunchPlan, Module
 
@@ -47,8 +47,13 @@ def operand(rank: int) -> str:
 def load(copy: Copy, *, space: str = "cluster", tile: str = "", more: str = "", mask: str = "") -> str:
     """The load of a copy."""
     rank = copy.tensor_map.rank
+    before = ""
+    if isinstance(copy, Im2colCopy):
+        names = [f"%h{2 + axis}" for axis in range(len(copy.offsets))]
+        before = " ".join(f"mov.u16 {name}, {offset};" for name, offset in zip(names, copy.offsets, strict=True))
+        tile, mask = ".im2col", f", {{{', '.join(names)}}}{mask}"
     opcode = f"cp.async.bulk.tensor.{rank}d.shared::{space}.global{tile}.mbarrier::complete_tx::bytes{more}"
-    return f"{opcode} [%r11], {operand(rank)}, [%r12]{mask};"
+    return f"{before} {opcode} [%r11], {operand(rank)}, [%r12]{mask};"
 
 
 def multicast(copy: Copy, size: int, mask: int, issuer: int) -> tuple[str, str]:
@@ -64,6 +69,8 @@ DONE = "cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;"
 def store(copy: Copy, *, tile: str = "", done: str = DONE) -> str:
     """The store of a copy."""
     rank = copy.tensor_map.rank
+    if isinstance(copy, Im2colCopy):
+        tile = ".im2col_no_offs"
     return f"cp.async.bulk.tensor.{rank}d.global.shared::cta{tile}.bulk_group {operand(rank)}, [%r11]; {done}"
 
 

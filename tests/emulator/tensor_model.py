@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mlacademy.gpu.tensor_map import TensorMap
+from mlacademy.gpu.tensor_map import Im2colMap, TensorMap
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 NAN = bytes.fromhex("f77f")  # of 16 bits, repeated for wider types
@@ -96,6 +96,72 @@ class Copy:
         for _, place, byte in self.taken(units=True):
             if byte is not None:
                 tensor[byte : byte + self.size] = shared[place : place + self.size]
+
+
+@dataclass(frozen=True)
+class Im2colCopy(Copy):
+    """A copy in im2col mode, with the instruction's offsets along the axes of space."""
+
+    offsets: tuple[int, ...]
+
+    def taken(self, *, units: bool = False) -> list[tuple[tuple[int, ...], int, int | None]]:
+        it = self.tensor_map
+        assert isinstance(it, Im2colMap)
+        space = it.rank - 2
+        channels = -(-it.dims[0] * self.size // 16) * 16 // self.size if units else it.dims[0]
+        pitch = it.box[0] * self.size if it.swizzle == "none" else PITCH.get(it.swizzle, 128)
+        pixel, elements = list(self.at[1:]), []
+        for number in range(it.box[1]):
+            place = [p + offset for p, offset in zip(pixel, (*self.offsets, 0), strict=True)]
+            inside = all(0 <= p < size for p, size in zip(place, it.dims[1:], strict=True))
+            start = sum(p * stride for p, stride in zip(place, it.strides, strict=True))
+            for k in range(it.box[0]):
+                channel = self.at[0] + k
+                byte = start + channel * self.size if inside and 0 <= channel < channels else None
+                there = swizzled(it.swizzle, self.offset + number * pitch + k * self.size)
+                elements.append(((channel, *place), there, byte))
+            for axis in range(space):  # to the next pixel
+                pixel[axis] += it.element_strides[axis + 1]
+                if pixel[axis] <= it.dims[axis + 1] - 1 + it.upper_corner[axis]:
+                    break
+                pixel[axis] = it.lower_corner[axis]
+            else:
+                pixel[space] += 1
+        return elements
+
+
+def random_im2col(
+    chooser: random.Random, *, store: bool = False, modes: tuple[str, ...] = ("none", "32B")
+) -> Im2colCopy:
+    """A legal copy of at most 32 pixels of small images, often partly outside of them."""
+    dtype = chooser.choice(["float32", "uint8", "bfloat16", "uint64"])
+    size = SIZES[dtype]
+    rank, swizzle = chooser.randint(3, 5), chooser.choice(modes)
+    row = 32 if swizzle == "32B" else 16 * chooser.randint(1, 4)
+    dims = [chooser.randint(1, 3 * row // size), *(chooser.randint(2, 6) for _ in range(rank - 2))]
+    dims.append(chooser.randint(1, 3))
+    lower = [chooser.randint(0 if store else -2, 1) for _ in range(rank - 2)]
+    upper = [chooser.randint(low - extent + 1, 1) for low, extent in zip(lower, dims[1:], strict=False)]
+    upper = [max(up, -2) for up in upper]
+    strides = [-(-dims[0] * size // 16) * 16]
+    for extent in dims[1:-1]:
+        strides.append(strides[-1] * extent + 16 * chooser.randint(0, 1))
+    steps = [1, *(chooser.choice([1, 1, 1, 2]) for _ in range(rank - 2)), 1]
+    first = [chooser.randint(low, max(low, n - 1 + up)) for low, n, up in zip(lower, dims[1:], upper, strict=False)]
+    at = [16 // size * chooser.randint(0, 2), *first, chooser.randint(0, dims[-1])]
+    tensor_map = Im2colMap(
+        aligned(strides[-1] * dims[-1] + 128),
+        dtype,
+        tuple(dims),
+        tuple(strides),
+        (row // size, chooser.randint(1, 32)),
+        tuple(steps),
+        swizzle=swizzle,
+        lower_corner=tuple(lower),
+        upper_corner=tuple(upper),
+    )
+    offsets = tuple(0 if store else chooser.randint(0, 2) for _ in lower)
+    return Im2colCopy(tensor_map, tuple(at), 128 * chooser.randint(0, 9), offsets)
 
 
 SIZES = {"uint8": 1, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "uint64": 8, "float64": 8}

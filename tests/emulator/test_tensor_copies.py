@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tensor_kernels import DONE, SHARED, WAIT, load, multicast, noise, run, store
-from tensor_model import SIZES, Copy, aligned, random_copy
+from tensor_model import SIZES, Copy, aligned, random_copy, random_im2col
 
 from mlacademy.gpu import Device, TensorMap
 
@@ -62,6 +62,41 @@ def test_multicast_brings_a_box_to_the_ctas_of_the_mask(order: dict[str, Any]) -
             if mask >> rank & 1:
                 copy.load(tensor, expected[rank])
         assert np.array_equal(got.reshape(size, SHARED), expected), (copy, mask)
+
+
+@every_order
+def test_im2col_walks_over_pixels(order: dict[str, Any]) -> None:
+    chooser = random.Random("im2col")
+    for number in range(60):
+        copy = random_im2col(chooser)
+        tensor, shared = noise(copy.tensor_map.tensor.size, number), noise(SHARED, 99 + number)
+        body = load(copy, space=chooser.choice(["cluster", "cta"]))
+        _, got = run(EMULATOR, copy, body, tensor, shared, wait=WAIT, **order)
+        expected = shared.copy()
+        copy.load(tensor, expected)
+        assert np.array_equal(got, expected), copy
+
+
+def test_im2col_stores_write_the_pixels_they_walk_over() -> None:
+    chooser = random.Random("im2col store")
+    for number in range(40):
+        copy = random_im2col(chooser, store=True)
+        tensor, shared = noise(copy.tensor_map.tensor.size, number), noise(SHARED, 99 + number)
+        expected = tensor.copy()
+        copy.store(expected, shared)
+        got, _ = run(EMULATOR, copy, store(copy), tensor, shared)
+        assert np.array_equal(got, expected), copy
+
+
+def test_im2col_reaches_several_ctas() -> None:
+    copy = random_im2col(random.Random(3))
+    body, wait = multicast(copy, 2, 3, 1)
+    tensor, shared = noise(copy.tensor_map.tensor.size, 1), noise(2 * SHARED, 2)
+    _, got = run(EMULATOR, copy, body, tensor, shared, wait=wait)
+    expected = shared.copy().reshape(2, SHARED)
+    for half in expected:
+        copy.load(tensor, half)
+    assert np.array_equal(got.reshape(2, SHARED), expected)
 
 
 def test_without_the_wait_a_late_load_leaves_poison_in_the_box_only() -> None:

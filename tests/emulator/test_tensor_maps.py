@@ -180,6 +180,11 @@ def test_coordinates_that_end_a_kernel_on_a_gpu_are_refused(at: Any, body: Any, 
             "over the mbarrier at offset 256",
         ),
         ("cvt.u64.u32 %d2, %r10; cvta.shared.u64 %d2, %d2; {load}", "tensor-map", "tensor map in shared memory"),
+        (
+            "{im2col}",
+            "tensor-map",
+            "with a tensor map of the other mode; .im2col and its like need a map made for im2col",
+        ),
         ("{flat}", "tensor-map", "gives 1 coordinates for a tensor map with 2 axes"),
         ("{inc}", "tensor-map", "on a tensor of float32, which has no reduction .inc"),
         ("cp.async.bulk.prefetch.tensor.1d.L2.global {one};", "tensor-map", "gives 1 coordinates"),
@@ -188,8 +193,12 @@ def test_coordinates_that_end_a_kernel_on_a_gpu_are_refused(at: Any, body: Any, 
 )
 def test_copies_that_cannot_be_right_are_refused(body: str, rule: str, sentence: str) -> None:
     copy = plain()
+    cube = Copy(TensorMap(aligned(2048), "float32", (4, 2, 2), (16, 32), (4, 2, 2)), (0, 0, 0), 0)
+    im2col = load(cube).replace("global.mbar", "global.im2col.mbar").replace("[%r12]", "[%r12], {%h1}")
+    if "im2col" in body:
+        copy = cube
     flat = load(copy).replace("tensor.2d", "tensor.1d").replace(operand(2), operand(1))
-    text = body.format(load=load(copy), flat=flat, inc=reduce(copy, "inc"), one=operand(1))
+    text = body.format(load=load(copy), flat=flat, inc=reduce(copy, "inc"), one=operand(1), im2col=im2col)
     error = trapped(copy, text)
     with pytest.raises(KernelTrap, match=sentence):
         raise error

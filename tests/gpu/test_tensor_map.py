@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlacademy.gpu import TensorMap, map_record
+from mlacademy.gpu import Im2colMap, TensorMap, map_record
 from mlacademy.gpu.tensor_map import ELEMENT_TYPES, SWIZZLES
 
 
@@ -79,6 +79,39 @@ CUBE = {"dims": (16, 8, 8), "strides": (32, 256), "box": (16, 8, 8)}
 def test_broken_rule_is_named(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         TensorMap(**fields(**changed))
+
+
+PIXELS = {"dims": (16, 8, 8, 2), "strides": (32, 256, 2048), "box": (16, 64)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"dims": (16, 8), "strides": (32,)}, "dims must have 3 to 5 axes for im2col, got 2"),
+        ({"box": (16, 64, 1)}, "box must have 2 entries for 4 axes, got 3"),
+        ({"box": (16, 1025)}, r"box\[1\] must be 1 to 1024 elements, got 1,025"),
+        ({"box": (512, 1)}, r"box\[0\] must be 1 to 256 elements, got 512"),
+        ({"lower_corner": (0,)}, "lower_corner must have 2 entries for 4 axes, got 1"),
+        ({"upper_corner": (0, 128)}, r"upper_corner\[1\] must be -128 to 127 for 4 axes, got 128"),
+        ({"lower_corner": (-129, 0)}, r"lower_corner\[0\] must be -128 to 127 for 4 axes, got -129"),
+    ],
+)
+def test_broken_rule_of_im2col_is_named(changed: dict[str, Any], sentence: str) -> None:
+    about = {"tensor": aligned(4096), "dtype": "float16", "lower_corner": (0, 0), "upper_corner": (0, 0)} | PIXELS
+    assert Im2colMap(**about).box_bytes == 16 * 64 * 2
+    with pytest.raises(ValueError, match=sentence):
+        Im2colMap(**about | changed)
+
+
+def test_record_of_im2col_holds_its_corners() -> None:
+    corners = {"lower_corner": (-1, 2), "upper_corner": (-3, 4)}
+    record = map_record.encode(Im2colMap(aligned(4096), "float16", **PIXELS, **corners), 0x1000)
+    place = documented_fields()
+    assert record[place["mode"][0]] == 1
+    start = place["lower_corner"][0]
+    assert np.frombuffer(record[start : start + 12], np.int16).tolist() == [-1, 2, 0, -3, 4, 0]
+    start = place["box_dim"][0]
+    assert np.frombuffer(record[start : start + 10], np.uint16).tolist() == [16, 64, 1, 1, 1]
 
 
 def test_sub_byte_addresses_are_multiples_of_32() -> None:

@@ -120,17 +120,27 @@ void load_part(std::byte* shared, const Box& part, const TensorMap& map) {
     }
 }
 
-// ops: [dst], [map, coordinates], [mbarrier], CTA mask?, policy?; target: rank
+tma::Offsets offsets_of(Warp& w, int lane, const Operand* first, u32 count) {
+    tma::Offsets offsets{};
+    for (u32 k = 0; k < count; ++k)
+        offsets[k] = static_cast<u16>(w.in<u32>(first[k])[lane]);
+    return offsets;
+}
+
+// ops: [dst], [map, coordinates], [mbarrier], offsets of im2col, CTA mask?, policy?; target: rank
 Step load(Warp& w, const Instruction& i, u32 mask) {
     Cluster& cluster = w.cta().cluster();
     const u32 rank = i.target;
-    const Operand &barrier_operand = i.op[2 + rank], &mask_operand = i.op[3 + rank];
+    const u32 space = (i.aux & kIm2col) != 0 ? rank - 2 : 0;
+    const Operand &barrier_operand = i.op[2 + rank], &mask_operand = i.op[3 + rank + space];
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
         const TensorOperand t = tensor_operand(w, i, l, i.op + 1, rank, TensorAccess::load);
         const u64 to = w.address(i.op[0], l);
         const u32 offset = shared_place(w, i, l, i.space, to, t.map, Warp::Access::write);
-        const Box box = tma::box_at(t.map, t.at, offset, tma::Clip::elements);
+        const Box box = space == 0 ? tma::box_at(t.map, t.at, offset, tma::Clip::elements)
+                                   : tma::pixels_at(t.map, t.at, offsets_of(w, l, &i.op[3 + rank], space),
+                                                    offset, tma::Clip::elements);
         check_global(w, i, l, box, false);
         const MbarrierRef named = (i.aux & kPair) != 0
                                       ? MbarrierRef::named(w, i, l, Space::shared_cluster, barrier_operand)
@@ -163,7 +173,8 @@ void store_box(Warp& w, const Instruction& i, int lane, AsyncKind kind, const Te
     Cluster& cluster = w.cta().cluster();
     const u32 offset = shared_place(w, i, lane, Space::shared, w.address(i.op[1 + i.target], lane), t.map,
                                     Warp::Access::read);
-    const Box box = tma::box_at(t.map, t.at, offset, tma::Clip::units);
+    const Box box = t.map.im2col ? tma::pixels_at(t.map, t.at, {}, offset, tma::Clip::units)
+                                 : tma::box_at(t.map, t.at, offset, tma::Clip::units);
     check_global(w, i, lane, box, true);
     const std::byte* const shared = w.cta().shared();
     for (Box& whole : tma::split(box, cluster.parts(box.bytes / 16))) {
@@ -227,7 +238,7 @@ void reduce_run(const Run& run, const std::byte* data, u64 function) {
 
 // ops: [map, coordinates], [src], policy?; target: rank; aux: the operation
 Step reduce(Warp& w, const Instruction& i, u32 mask) {
-    const auto op = static_cast<Mod>(i.aux);
+    const auto op = static_cast<Mod>(i.aux & 0xffff);
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
         const TensorOperand t = tensor_operand(w, i, l, i.op, i.target, TensorAccess::store);
@@ -265,22 +276,27 @@ void select_tensor_load(const Choice& c, Instruction& i) {
     i.space = c.has(Mod::shared_cta) ? Space::shared : Space::shared_cluster;
     i.aux =
         (c.has(Mod::multicast_cluster) ? kMulticast : u64{0}) | (c.has(Mod::cta_group_2) ? kPair : u64{0});
-    if ((i.aux & kMulticast) != 0 && i.op[3 + i.target].absent)
+    const u32 space = c.has(Mod::im2col) ? i.target - 2 : 0;
+    if (space != 0) i.aux |= kIm2col;
+    if ((i.aux & kMulticast) != 0 && i.op[3 + i.target + space].absent)
         throw SelectError("a CTA mask is missing", true);
     i.run = load;
 }
 void select_tensor_store(const Choice& c, Instruction& i) {
     i.target = static_cast<u32>(coordinates(c));
+    i.aux = c.has(Mod::im2col_no_offs) ? kIm2col : 0;
     i.run = store;
 }
 void select_tensor_reduce(const Choice& c, Instruction& i) {
     i.target = static_cast<u32>(coordinates(c));
     i.aux = static_cast<u64>(
         c.one_of({Mod::add, Mod::min, Mod::max, Mod::inc, Mod::dec, Mod::and_, Mod::or_, Mod::xor_}));
+    if (c.has(Mod::im2col_no_offs)) i.aux |= kIm2col;
     i.run = reduce;
 }
 void select_tensor_prefetch(const Choice& c, Instruction& i) {
     i.target = static_cast<u32>(coordinates(c));
+    i.aux = c.has(Mod::im2col) ? kIm2col : 0;
     i.run = prefetch;
 }
 

@@ -147,6 +147,12 @@ TensorOperand tensor_operand(Warp& w, const Instruction& i, int lane, const Oper
                "'" + w.text(i) + "' gives " + std::to_string(rank) + " coordinates for a tensor map with " +
                    std::to_string(t.map.rank) + " axes",
                0, {}, "tensor-map");
+    if (t.map.im2col != ((i.aux & kIm2col) != 0))
+        w.trap(i, 1u << lane,
+               "'" + w.text(i) +
+                   "' with a tensor map of the other mode; .im2col and its like need a map made "
+                   "for im2col, all other copies a tiled one",
+               0, {}, "tensor-map");
     for (u32 axis = 0; axis < rank; ++axis) {
         t.at[axis] = static_cast<s32>(w.in<u32>(first[1 + axis])[lane]);
         if (access == TensorAccess::store && t.at[axis] < 0)

@@ -16,6 +16,7 @@ struct TensorOperand {
     tma::Coordinates at{};
 };
 enum class TensorAccess : u8 { load, store };
+constexpr u64 kIm2col = u64{1} << 32;  // in `aux`: the instruction is of the im2col mode
 [[nodiscard]] TensorOperand tensor_operand(Warp& w, const Instruction& i, int lane, const Operand* first,
                                            u32 rank, TensorAccess access);
 

@@ -19,7 +19,7 @@ TYPES = (
     *("u4", "s4", "u2", "s2"),
 )
 OPERAND = re.compile(
-    r"(?P<role>[=+]?)(?:(?P<count>V|D|\d+)\*)?(?P<type>[A-Za-z]\w*|\[,?\])(?P<wide>\+?)(?:\|(?P<second>\w+))?(?P<optional>\??)"
+    r"(?P<role>[=+]?)(?:(?P<count>V|D|S|\d+)\*)?(?P<type>[A-Za-z]\w*|\[,?\])(?P<wide>\+?)(?:\|(?P<second>\w+))?(?P<optional>\??)"
 )
 
 
@@ -131,7 +131,7 @@ def write_table(forms: list[Form]) -> str:
             kind = {"T": "first", "U": "second", "W": "wide", "[]": "address", "[,]": "tensor", "imm": "immediate"}.get(
                 operand.type, "fixed" if operand.type in TYPES else "special"
             )
-            count = {"": 1, "V": "kByModifier", "D": "kByShape"}.get(operand.count, operand.count)
+            count = {"": 1, "V": "kByModifier", "D": "kByShape", "S": "kBySpace"}.get(operand.count, operand.count)
             bits = (operand.dest, operand.both, operand.wide, operand.second, operand.optional)
             flags = ", ".join(str(bit).lower() for bit in bits)
             specs.append(f"{{TypeRef::{kind}, Type::{fixed}, {count}, {flags}}}")

@@ -34,7 +34,8 @@ struct Slot {
     bool optional;
 };
 enum class TypeRef : std::uint8_t { first, second, wide, fixed, address, tensor, immediate, special };
-constexpr int kByModifier = 0, kByShape = -1;  // an operand's count, where the modifiers say it
+// An operand's count, where the modifiers say it.
+constexpr int kByModifier = 0, kByShape = -1, kBySpace = -2;
 struct OperandSpec {
     TypeRef ref;
     Type fixed;

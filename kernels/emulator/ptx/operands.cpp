@@ -252,6 +252,7 @@ bool Lowering::fit(const OperandSpec& spec, const Choice& choice, const ast::Ope
     const Type type = spec.type(choice);
     const int length = spec.count == kByModifier ? vector_length(choice)
                        : spec.count == kByShape  ? accumulator_registers(choice)
+                       : spec.count == kBySpace  ? coordinates(choice) - 2
                                                  : spec.count;
     if (length == 1 && o.kind != Kind::vector) {
         if (!fit_value(type, spec.dest, spec.wide, o, s, d, why)) return false;

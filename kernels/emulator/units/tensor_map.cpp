@@ -7,8 +7,8 @@ namespace {
 
 constexpr char kMagic[] = "MLATMAP1";
 constexpr std::size_t kAddress = 8, kRank = 16, kType = 17, kInterleave = 18, kSwizzleMode = 19,
-                      kAtomicity = 20, kFill = 21, kDim = 24, kBox = 44, kStep = 54, kStride = 64,
-                      kPatch = 96;
+                      kAtomicity = 20, kFill = 21, kMode = 23, kDim = 24, kBox = 44, kStep = 54, kStride = 64,
+                      kPatch = 96, kLower = 104, kUpper = 110;
 
 constexpr Element kElements[] = {
     {"uint8", 8, 16, Kind::integer},          {"uint16", 16, 16, Kind::integer},
@@ -54,8 +54,10 @@ std::string check_memory(const TensorMap& map) {
 
 std::string check_box(const TensorMap& map) {
     for (std::uint32_t axis = 0; axis < map.rank; ++axis) {
-        if (map.box[axis] < 1 || map.box[axis] > 256)
-            return out_of("the box's size along axis " + std::to_string(axis), map.box[axis], "1 to 256");
+        const std::uint32_t most = map.im2col && axis == 1 ? 1024 : 256;
+        if (map.box[axis] < 1 || map.box[axis] > most)
+            return out_of("the box's size along axis " + std::to_string(axis), map.box[axis],
+                          "1 to " + std::to_string(most));
         if (map.step[axis] < 1 || map.step[axis] > 8)
             return out_of("the element stride of axis " + std::to_string(axis), map.step[axis], "1 to 8");
     }
@@ -111,6 +113,12 @@ std::string decode(ConstRecord record, TensorMap& map) {
         map.box[axis] = load<std::uint16_t>(record, kBox + 2 * axis);
         map.step[axis] = byte(kStep + axis);
         map.pitch[axis] = axis == 0 ? 0 : load<std::uint64_t>(record, kStride + 8 * (axis - 1));
+    }
+    map.im2col = byte(kMode) != 0;
+    if (map.im2col && map.rank < 3) return "it is in im2col mode with fewer than 3 axes";
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+        map.lower[axis] = load<std::int16_t>(record, kLower + 2 * axis);
+        map.upper[axis] = load<std::int16_t>(record, kUpper + 2 * axis);
     }
     if (std::string problem = check_memory(map); !problem.empty()) return problem;
     return check_box(map);

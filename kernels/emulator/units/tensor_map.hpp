@@ -39,7 +39,10 @@ struct TensorMap {
     std::array<std::uint32_t, 5> box{};    // elements
     std::array<std::uint32_t, 5> step{};   // every step-th element of the box is copied
     std::array<std::uint64_t, 5> pitch{};  // bytes between neighbours of an axis; [0] is not used
-    std::uint64_t patch = 0;               // number of the last tensormap.replace; 0: as the host made it
+    // In im2col mode, box holds the channels of a pixel and the pixels; these bound the axes of space.
+    bool im2col = false;
+    std::array<std::int32_t, 3> lower{}, upper{};
+    std::uint64_t patch = 0;  // number of the last tensormap.replace; 0: as the host made it
 
     [[nodiscard]] const Element& element() const;
     [[nodiscard]] bool rounds_to_tf32() const { return type == 11 || type == 12; }

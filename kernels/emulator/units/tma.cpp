@@ -47,7 +47,34 @@ class Walk {
         return std::move(box_);
     }
 
+    Box take_pixels(const Offsets& offsets) {
+        const std::uint32_t space = map_.rank - 2;
+        Coordinates pixel = at_;
+        for (std::uint32_t k = 0; k < map_.box[1]; ++k) {
+            std::uint64_t base = map_.address;
+            bool inside = true;
+            for (std::uint32_t axis = 1; axis < map_.rank; ++axis) {
+                const std::int64_t index =
+                    std::int64_t{pixel[axis]} + (axis <= space ? offsets[axis - 1] : 0);
+                inside &= index >= 0 && static_cast<std::uint64_t>(index) < map_.dim[axis];
+                base += static_cast<std::uint64_t>(index) * map_.pitch[axis];
+            }
+            row(base, inside);
+            next(pixel, space);
+        }
+        return std::move(box_);
+    }
+
   private:
+    void next(Coordinates& pixel, std::uint32_t space) const {
+        for (std::uint32_t axis = 1; axis <= space; ++axis) {
+            pixel[axis] += static_cast<std::int32_t>(map_.step[axis]);
+            if (pixel[axis] < static_cast<std::int64_t>(map_.dim[axis]) + map_.upper[axis - 1]) return;
+            pixel[axis] = map_.lower[axis - 1];
+        }
+        ++pixel[space + 1];
+    }
+
     void axis(std::uint32_t number, std::uint64_t base, bool inside) {
         if (number == 0) return row(base, inside);
         for (std::uint32_t k = 0; k < map_.box[number]; k += map_.step[number]) {
@@ -90,7 +117,13 @@ Box box_at(const TensorMap& map, const Coordinates& at, std::uint32_t shared, Cl
     return Walk(map, at, shared, clip).take();
 }
 
+Box pixels_at(const TensorMap& map, const Coordinates& at, const Offsets& offsets, std::uint32_t shared,
+              Clip clip) {
+    return Walk(map, at, shared, clip).take_pixels(offsets);
+}
+
 std::uint32_t extent(const TensorMap& map) {
+    if (map.im2col) return map.box[1] * map.row_pitch();
     std::uint32_t rows = 1;
     for (std::uint32_t axis = 1; axis < map.rank; ++axis)
         rows *= (map.box[axis] + map.step[axis] - 1) / map.step[axis];

@@ -13,6 +13,7 @@ namespace emu::tma {
 using tensor_map::Swizzle;
 using tensor_map::TensorMap;
 using Coordinates = std::array<std::int32_t, 5>;
+using Offsets = std::array<std::uint16_t, 3>;
 
 struct Run {
     std::uint64_t global;  // address; 0 outside of the tensor
@@ -54,6 +55,10 @@ static_assert(swizzled(Swizzle::b32, 0x80) == 0x90 && swizzled(Swizzle::b64, 0x1
 // H200 does.
 enum class Clip : std::uint8_t { elements, units };
 [[nodiscard]] Box box_at(const TensorMap& map, const Coordinates& at, std::uint32_t shared, Clip clip);
+// The pixels of an im2col copy: they begin at `at` and go on along the innermost axis of space, within the
+// bounding box, then along the next, and to the next image; `offsets` are added to each one's place.
+[[nodiscard]] Box pixels_at(const TensorMap& map, const Coordinates& at, const Offsets& offsets,
+                            std::uint32_t shared, Clip clip);
 // Bytes from the box's first to its last in shared memory, gaps included.
 [[nodiscard]] std::uint32_t extent(const TensorMap& map);
 // A box in about equal parts, each at least one unit of 16 bytes.

@@ -18,7 +18,7 @@ from mlacademy.gpu.kernel import Kernel, Param
 from mlacademy.gpu.module import Module
 from mlacademy.gpu.plan import LaunchPlan
 from mlacademy.gpu.resources import Resources
-from mlacademy.gpu.tensor_map import TensorMap
+from mlacademy.gpu.tensor_map import Im2colMap, TensorMap
 from mlacademy.gpu.uninitialized import empty
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "DeviceError",
     "Diagnostic",
     "DiskCache",
+    "Im2colMap",
     "Kernel",
     "LaunchPlan",
     "LaunchReport",

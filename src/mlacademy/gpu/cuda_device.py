@@ -17,7 +17,7 @@ from mlacademy.gpu.module import Module
 from mlacademy.gpu.packing import described, pack
 from mlacademy.gpu.plan import DEFAULT_SMEM_BYTES, PORTABLE_CLUSTER, LaunchPlan
 from mlacademy.gpu.staging import Staging
-from mlacademy.gpu.tensor_map import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES, TensorMap
+from mlacademy.gpu.tensor_map import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES, Im2colMap, TensorMap
 from mlacademy.gpu.tensors import TensorView, view_of
 
 
@@ -205,14 +205,20 @@ def _on_gpu(view: TensorView, name: str) -> TensorView:
 def encode_for_driver(tensor_map: TensorMap, address: int) -> bytes:
     """The driver's 128 opaque bytes of a map whose tensor lies at ``address`` on the GPU."""
     cuda = driver()
+    if isinstance(tensor_map, Im2colMap):
+        encoder = "cuTensorMapEncodeIm2col"
+        box: list[Any] = [list(tensor_map.lower_corner), list(tensor_map.upper_corner), *tensor_map.box]
+    else:
+        encoder = "cuTensorMapEncodeTiled"
+        box = [[cuda.cuuint32_t(size) for size in tensor_map.box]]
     encoded = ask(
-        "cuTensorMapEncodeTiled",
+        encoder,
         cuda.CUtensorMapDataType(tensor_map.element.driver_code),
         tensor_map.rank,
         address,
         [cuda.cuuint64_t(size) for size in tensor_map.dims],
         [cuda.cuuint64_t(stride) for stride in tensor_map.strides or (16,)],  # the driver wants an array in any case
-        [cuda.cuuint32_t(size) for size in tensor_map.box],
+        *box,
         [cuda.cuuint32_t(step) for step in tensor_map.element_strides],
         cuda.CUtensorMapInterleave(INTERLEAVES[tensor_map.interleave]),
         cuda.CUtensorMapSwizzle(SWIZZLES[tensor_map.swizzle]),

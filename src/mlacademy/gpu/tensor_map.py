@@ -77,6 +77,7 @@ OOB_FILLS = {"zeros": 0, "nan": 1}
 MAX_STRIDE = 1 << 40
 MAX_DIM = 1 << 32
 MAX_BOX = 256
+MAX_PIXELS = 1024
 MAX_ELEMENT_STRIDE = 8
 
 
@@ -114,8 +115,9 @@ class TensorMap:
     name: str = ""
 
     def __post_init__(self) -> None:
-        for axis_values in ("dims", "strides", "box", "element_strides"):
-            object.__setattr__(self, axis_values, tuple(getattr(self, axis_values)))
+        for axis_values in ("dims", "strides", "box", "element_strides", "lower_corner", "upper_corner"):
+            if hasattr(self, axis_values):
+                object.__setattr__(self, axis_values, tuple(getattr(self, axis_values)))
         if not self.element_strides:
             object.__setattr__(self, "element_strides", (1,) * len(self.dims))
         check(self)
@@ -176,8 +178,31 @@ class TensorMap:
         return f"<TensorMap{called}: {self.dtype} {axes}, box {box}, swizzle {self.swizzle}>"
 
 
+@dataclass(frozen=True, repr=False)
+class Im2colMap(TensorMap):
+    """Images as the im2col mode of TMA sees them: axis 0 are channels, the last one images, those between space.
+
+    A copy walks over ``box[1]`` pixels from its coordinates on, innermost axis first and within a bounding box, and
+    takes ``box[0]`` channels of each; the instruction adds offsets to every pixel's place.
+
+    Attributes:
+        box: channels of a pixel (1 to 256), pixels of a copy (1 to 1024).
+        lower_corner: where the bounding box begins along each axis of space.
+        upper_corner: where it ends: the last pixel is at size − 1 + upper_corner.
+
+    Raises ``ValueError`` for a value that breaks a rule of ``cuTensorMapEncodeIm2col``.
+    """
+
+    lower_corner: tuple[int, ...] = ()
+    upper_corner: tuple[int, ...] = ()
+
+    @property
+    def box_bytes(self) -> int:
+        return self.box[0] * self.box[1] * self.element.bits // 8
+
+
 def check(tensor_map: TensorMap) -> None:
-    """Raise ``ValueError`` for the first rule of ``cuTensorMapEncodeTiled`` that the map breaks."""
+    """Raise ``ValueError`` for the first rule of the driver's encoding that the map breaks."""
     _check_names(tensor_map)
     _check_axes(tensor_map)
     _check_memory(tensor_map)
@@ -199,11 +224,15 @@ def _check_names(it: TensorMap) -> None:
 
 
 def _check_axes(it: TensorMap) -> None:
-    lowest = 3 if it.interleave != "none" else 1
+    im2col = isinstance(it, Im2colMap)
+    lowest = 3 if it.interleave != "none" or im2col else 1
     if not lowest <= it.rank <= 5:
-        because = f" with interleave {it.interleave}" if lowest == 3 else ""
+        because = " for im2col" if im2col else f" with interleave {it.interleave}" if lowest == 3 else ""
         raise ValueError(f"dims must have {lowest} to 5 axes{because}, got {it.rank}")
-    for argument, wanted in (("strides", it.rank - 1), ("box", it.rank), ("element_strides", it.rank)):
+    entries = [("strides", it.rank - 1), ("box", 2 if im2col else it.rank), ("element_strides", it.rank)]
+    if im2col:
+        entries += [("lower_corner", it.rank - 2), ("upper_corner", it.rank - 2)]
+    for argument, wanted in entries:
         values = getattr(it, argument)
         if len(values) != wanted:
             why = " (axis 0 is dense and has none)" if argument == "strides" else ""
@@ -214,11 +243,18 @@ def _check_axes(it: TensorMap) -> None:
         if not 1 <= size <= MAX_DIM:
             raise ValueError(f"dims[{axis}] must be 1 to 2^32 elements, got {size:,}")
     for axis, size in enumerate(it.box):
-        if not 1 <= size <= MAX_BOX:
-            raise ValueError(f"box[{axis}] must be 1 to 256 elements, got {size:,}. Copy it in several boxes.")
+        most = MAX_PIXELS if im2col and axis == 1 else MAX_BOX
+        if not 1 <= size <= most:
+            raise ValueError(f"box[{axis}] must be 1 to {most} elements, got {size:,}. Copy it in several boxes.")
     for axis, step in enumerate(it.element_strides):
         if not 1 <= step <= MAX_ELEMENT_STRIDE:
             raise ValueError(f"element_strides[{axis}] must be 1 to 8, got {step}")
+    if isinstance(it, Im2colMap):
+        bound = 1 << {3: 15, 4: 7, 5: 4}[it.rank]
+        for name, corner in (("lower_corner", it.lower_corner), ("upper_corner", it.upper_corner)):
+            for axis, offset in enumerate(corner):
+                if not -bound <= offset < bound:
+                    raise ValueError(f"{name}[{axis}] must be {-bound} to {bound - 1} for {it.rank} axes, got {offset}")
     multiple = {"16u4_align8b": 2, "16u4_align16b": 128, "16u6_align16b": 128}.get(it.dtype, 1)
     if it.dims[0] % multiple:
         raise ValueError(f"dims[0] must be a multiple of {multiple} for {it.dtype}, got {it.dims[0]}")
