@@ -92,13 +92,9 @@ def compare(path: Path, target: Path | None) -> int:
         got = outcome(device, case)
         emulator = got.get("refused", "ran")
         gpu = about["broken"][name]
-        # The emulator may refuse what a GPU forgives, never the other way round.
-        rows[name] = {
-            "kind": name,
-            "gpu": gpu,
-            "emulator": emulator,
-            "different": int(gpu != "ran" and emulator == "ran"),
-        }
+        # The emulator may refuse what a GPU forgives; its tensor maps know no architecture, the driver's do.
+        worse = gpu != "ran" and emulator == "ran" and not name.endswith("of Blackwell")
+        rows[name] = {"kind": name, "gpu": gpu, "emulator": emulator, "different": int(worse)}
     for row in rows.values():
         print({key: value for key, value in row.items() if key != "examples"})
         for example in row.get("examples", []):
