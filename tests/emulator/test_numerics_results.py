@@ -58,8 +58,11 @@ def test_the_documents_numbers_are_the_results(repository: Path) -> None:
         d, a, _ = row["type"].split(".")[:3]
         group = "integers" if d == "s32" else "fp8" if a in ("e4m3", "e5m2") else a
         outputs[group] += row["outputs"]
+    for row in rows(repository, "mma-sync"):
+        outputs[row["kind"].split(".")[0].split(":")[0]] += row["outputs"]
     said = [float(x) for x in re.findall(r"\| ([\d.]+) million", text)]
-    assert said == [round(outputs[group] / 1e6, 1) for group in ("bf16", "f16", "tf32", "fp8", "integers")]
+    groups = ("bf16", "f16", "tf32", "fp8", "integers", "mma", "wgmma")
+    assert said == [round(outputs[group] / 1e6, 1) for group in groups]
     tanh = {row["opcode"]: row for row in rows(repository, "approx")}["tanh.approx.f32"]
     assert f"{tanh['mismatches'] / 2**32:.1%}".replace("%", " %") in text
     assert f"by up to {tanh['largest_ulp']} ulp" in text
