@@ -193,6 +193,7 @@ def test_wrong_descriptors_are_explained() -> None:
         (MULTIPLY.replace("1, 1, 0, 0", "1, 2, 0, 0"), "the scale of B must be -1 or 1, not 2"),
         (MULTIPLY.replace("1, 1, 0, 0", "1, 1, 2, 0"), "the transpose of A must be 0 or 1, not 2"),
         (MULTIPLY.replace("n8k16", "n12k16"), "Unknown form"),
+        (MULTIPLY.replace("f32.bf16.bf16", "bf16.bf16.f32"), "Unknown form"),
         (MULTIPLY.replace("{%c0, %c1, %c2, %c3}", "{%c0, %c1}"), "a vector of 4 is needed"),
         (
             "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16 {%c0, %c1, %c2, %c3}, %a, %b, %t0, 0, %p, 1, 1;",

@@ -98,3 +98,75 @@ def test_a_wrong_kernel_is_explained_at_its_line(
         with pytest.raises(gpu.HazardError, match=words) as caught:
             launch(emulator, fence, wait, order=order)
         assert (caught.value.rule, caught.value.source_line) == (rule, line)
+
+
+PROMOTION = """#include "fence.cuh"
+#include "wgmma.cuh"
+using namespace mla;
+extern "C" __global__ void __launch_bounds__(128) k(const uint4* a, const uint4* b, const float* scale, float* out) {
+    __shared__ alignas(1024) uint8_t tiles[2][2][8192];
+    float total[32] = {}, d[32];
+    for (int block = 0; block < 4; ++block) {
+        auto& [left, right] = tiles[block % 2];
+        for (uint32_t i = threadIdx.x; i < 512; i += 128) {
+            const uint32_t place = i * 16 ^ (i * 16 >> 3 & 0x70);
+            *reinterpret_cast<uint4*>(left + place) = a[block * 512 + i];
+            *reinterpret_cast<uint4*>(right + place) = b[block * 512 + i];
+        }
+        fence_proxy_async_shared_cta();
+        __syncthreads();
+        const uint64_t x = matrix_descriptor<Swizzle::k128B, 1024>(left);
+        const uint64_t y = matrix_descriptor<Swizzle::k128B, 1024>(right);
+        wgmma_fence(d);
+#pragma unroll
+        for (int slice = 0; slice < 4; ++slice)
+            wgmma_m64n64k32_f32_e4m3(d, advance(x, 32 * slice), advance(y, 32 * slice), slice > 0);
+        wgmma_commit_group();
+        wgmma_wait_group<0>(d);
+        for (int i = 0; i < 32; ++i) total[i] = __fmaf_rn(d[i], scale[block], total[i]);
+    }
+    for (int i = 0; i < 32; ++i)
+        out[accumulator_row(threadIdx.x, i) * 64 + accumulator_column(threadIdx.x, i)] = total[i];
+}
+"""
+
+
+def promoted(device: Device, source: str, **options: object) -> tuple[np.ndarray, np.ndarray]:
+    """What the kernel gives for 4 blocks of 128 FP8 codes, and what the tensor core and float32 make of them."""
+    rng = np.random.default_rng(8)
+    a, b = (rng.integers(0, 256, (4, 64, 128), dtype=np.uint8) & np.uint8(0xBF) for _ in range(2))
+    scale = rng.random(4, dtype=np.float32)
+    out = np.full((64, 64), np.nan, np.float32)
+    device.launch(gpu.compile(source)["k"], LaunchPlan(1, 128), (a, b, scale, out), **options)
+    numerics = native_module().numerics
+    want = np.zeros((64, 64), np.uint64)
+    for block in range(4):
+        d = None
+        for k in range(0, 128, 32):
+            codes = (matrix[block, :, k : k + 32].astype(np.uint32) for matrix in (a, b))
+            d = numerics.multiply_add("f32", "e4m3", "e4m3", *codes, d)
+        factor = np.full(4096, scale[block].view(np.uint32), np.uint64)
+        want = numerics.scalar("fma.rn.f32", d.astype(np.uint64).ravel(), factor, want.ravel()).reshape(64, 64)
+    return out, want.astype(np.uint32).view(np.float32)
+
+
+def test_fp8_blocks_are_promoted_to_float32(emulator: Device) -> None:
+    for options in ({}, {"order": "lazy"}, *({"order": "seeded", "seed": seed} for seed in range(10))):
+        got, want = promoted(emulator, PROMOTION, **options)
+        assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("old", "rule"),
+    [
+        ("wgmma_fence(d);", "wgmma-fence"),
+        ("wgmma_wait_group<0>(d);", "wgmma-wait"),
+        ("wgmma_commit_group();", "wgmma-wait"),
+        ("fence_proxy_async_shared_cta();", "proxy"),
+        ("__syncthreads();", "race"),
+    ],
+)
+def test_promotion_without_one_of_its_lines_is_reported(emulator: Device, old: str, rule: str) -> None:
+    with pytest.raises(gpu.KernelTrap) as caught:
+        promoted(emulator, PROMOTION.replace(old, ""))
+    assert caught.value.rule == rule
