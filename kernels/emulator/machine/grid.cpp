@@ -46,11 +46,18 @@ void Grid::spend(std::uint64_t instructions, const Warp& warp) {
         return;
     const Instruction& from = kernel.code[warp.loop_from];
     const Instruction& to = kernel.code[warp.loop_to];
+    const auto place = [&](const Instruction& at) {
+        const std::string line =
+            at.source_line > 0 ? "line " + std::to_string(at.source_line) + ", " : std::string();
+        return line + "PTX line " + std::to_string(at.ptx_line);
+    };
     std::string text = "The kernel has used up its budget of " + std::to_string(budget) +
                        " warp instructions: " + describe(warp.where(from));
     if (warp.loop_from != warp.loop_to || warp.loop_from != 0)
-        text += ".\nIts warp " + std::to_string(warp.number()) + " last went round the loop from PTX line " +
-                std::to_string(to.ptx_line) + " to line " + std::to_string(from.ptx_line);
+        text += ".\nWarp " + std::to_string(warp.number()) +
+                (warp.role().empty() ? std::string() : " (" + std::string(warp.role()) + ")") +
+                " last went round the loop from " + place(to) + " to " + place(from) + ", " +
+                std::to_string(warp.elapsed) + " instructions after its start";
     Runaway error(text, warp.where(from));
     for (std::size_t i = 0; i < 3; ++i)
         error.cta[i] = warp.cta().id[i];
