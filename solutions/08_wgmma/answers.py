@@ -165,12 +165,17 @@ def chain_tile_64b():
     return changed("08.2", ("Swizzle::k128B", "Swizzle::k64B"))
 
 
+@wrong("08.2", "swizzle 32B", says="your descriptors name another one")
+def chain_tile_32b():
+    return changed("08.2", ("Swizzle::k128B", "Swizzle::k32B"))
+
+
 @wrong("08.2", "steps of 16 bytes", says="you advance 16 bytes")
 def chain_tile_half_steps():
     return changed("08.2", ("[0][k]", "[0][k / 2]"))
 
 
-@wrong("08.2", "steps of a row", says="Your slices leave the row of 128 bytes")
+@wrong("08.2", "steps of a row", says="A multiply reads beyond the tiles")
 def chain_tile_row_steps():
     return changed("08.2", ("[0][k]", "[k / 16][0]"))
 

@@ -31,6 +31,11 @@ def _all_nan(case: Case, expected: Any, got: Any) -> bool:
     return bool(np.isnan(np.asarray(got)).all())
 
 
+def _another_swizzle(case: Case, expected: Any, got: Any) -> bool:
+    a, b = case.inputs["a"], case.inputs["b"]
+    return any(np.array_equal(got, misread(a, b, swizzle=name)) for name in ("64B", "32B"))
+
+
 CHAIN = CudaExercise(
     id="08.2",
     title="The chain of one tile",
@@ -132,7 +137,7 @@ CHAIN = CudaExercise(
                 "The swizzle's name is the length of the row that it permutes.",
                 "Swizzle::k128B.",
             ),
-            signs=(Sign("matrix-descriptor", text="the (64|32)-byte swizzle"),),
+            when=_another_swizzle,
         ),
         KernelMistake(
             "half a step",
@@ -145,14 +150,14 @@ CHAIN = CudaExercise(
             model=partial(misread, step=16),
         ),
         KernelMistake(
-            "beyond the row",
-            "Your slices leave the row of 128 bytes: they are 32 bytes apart, four of them in a row.",
+            "beyond the tile",
+            "A multiply reads beyond the tiles: your slices or your groups of 8 rows are too far apart.",
             (
-                "How many bytes of a row does one multiply take?",
-                "16 elements of 2 bytes; four slices fill the row.",
-                "advance(descriptor, 32 * i), not 64 or 128.",
+                "How many bytes of a row does one multiply take, and how many bytes are 8 rows?",
+                "16 elements of 2 bytes; four slices fill the row of 128 bytes. 8 rows are 1024 bytes.",
+                "advance(descriptor, 32 * i), not 64 or 128; stride 1024.",
             ),
-            signs=(Sign("matrix-descriptor", text="the 128-byte swizzle"),),
+            signs=(Sign(("uninitialized", "bounds"), text="wgmma"),),
         ),
     ),
     hints=(
