@@ -53,7 +53,11 @@ class Case:
         """What differs from what a GPU gave; empty where nothing does."""
         if "refused" in got:
             return f"the emulator refuses: {got['refused']}"
-        for what, ours, theirs in (("tensor", got["tensor"], tensor), ("shared", got["shared"], shared)):
+        compared = 8064 if self.kind == "load-patched" else shared.size  # the map itself lies behind
+        for what, ours, theirs in (
+            ("tensor", got["tensor"], tensor),
+            ("shared", got["shared"][:compared], shared[:compared]),
+        ):
             places = np.flatnonzero(ours != theirs)
             if places.size:
                 at = int(places[0]) // 8 * 8

@@ -83,12 +83,13 @@ class Copy:
             shared[place : place + self.size] = data
 
     def loaded(self, element: Bytes) -> Bytes:
-        """An element as it arrives: tf32 types round to 10 bits of mantissa, ties away from zero."""
+        """An element as it arrives: tf32 types round to 10 bits of mantissa, ties to even."""
         if not self.tensor_map.dtype.startswith("tfloat32"):
             return element
         bits = int(element.view(np.uint32)[0])
         nan = bits & 0x7FFFFFFF > 0x7F800000
-        rounded = 0x7FFFE000 if nan else (bits // 0x2000 + (bits % 0x2000 >= 0x1000)) * 0x2000
+        kept, rest = divmod(bits, 0x2000)
+        rounded = 0x7FFFE000 if nan else (kept + (rest > 0x1000 or (rest == 0x1000 and kept % 2 == 1))) * 0x2000
         return np.array([rounded], np.uint32).view(np.uint8)
 
     def store(self, tensor: Bytes, shared: Bytes) -> None:

@@ -42,7 +42,8 @@ TYPES: dict[str, Any] = {
 }
 TENSOR = {
     "uint32": tuple(MODELS),
-    **dict.fromkeys(("int32", "uint64", "int64"), ("add", "min", "max", "and", "or", "xor")),
+    **dict.fromkeys(("int32", "uint64"), ("add", "min", "max", "and", "or", "xor")),
+    "int64": ("min", "max"),
     **dict.fromkeys(("float16", "bfloat16"), ("add", "min", "max")),
     **dict.fromkeys(("float32", "float64"), ("add",)),
 }

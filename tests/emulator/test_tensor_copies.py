@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from tensor_model import SIZES, Copy, aligned, random_copy, random_im2col
 
 from mlacademy.gpu import Device, TensorMap
 
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 EMULATOR = Device("emulator", step_budget=1_000_000)
 
 ORDERS = [{"order": "eager"}, {"order": "lazy", "seed": 3}, *({"order": "seeded", "seed": s} for s in (1, 2))]
@@ -137,3 +140,11 @@ def plain(dtype: str = "float32", **fields: Any) -> Copy:
     size = {"float32": 4, "uint8": 1, "uint64": 8}[dtype]
     tensor_map = TensorMap(aligned(32 * 128), dtype, (128 // size, 32), (128,), (64 // size, 16), **fields)
     return Copy(tensor_map, (0, 0), 256)
+
+
+def test_the_comparison_kept_from_a_gpu_shows_no_difference() -> None:
+    rows = json.loads((RESULTS / "tma-nvidia-h200.json").read_text())["rows"]
+    compared = {row["kind"]: row["copies"] - row["refused"] for row in rows if "copies" in row}
+    assert sum(compared.values()) > 850
+    assert compared["load"] == 250
+    assert [row["kind"] for row in rows if row["different"]] == []

@@ -186,6 +186,7 @@ def test_coordinates_that_end_a_kernel_on_a_gpu_are_refused(at: Any, body: Any, 
             "with a tensor map of the other mode; .im2col and its like need a map made for im2col",
         ),
         ("{flat}", "tensor-map", "gives 1 coordinates for a tensor map with 2 axes"),
+        ("{add_s64}", "tensor-map", "on a tensor of int64, which has no reduction .add"),
         ("{inc}", "tensor-map", "on a tensor of float32, which has no reduction .inc"),
         ("cp.async.bulk.prefetch.tensor.1d.L2.global {one};", "tensor-map", "gives 1 coordinates"),
         ("prefetch.tensormap [%d1];", "tensor-map", "128 bytes that are not a tensor map"),
@@ -197,8 +198,12 @@ def test_copies_that_cannot_be_right_are_refused(body: str, rule: str, sentence:
     im2col = load(cube).replace("global.mbar", "global.im2col.mbar").replace("[%r12]", "[%r12], {%h1}")
     if "im2col" in body:
         copy = cube
+    if "s64" in body:
+        copy = plain(dtype="int64", dims=(16, 16), box=(8, 8))
     flat = load(copy).replace("tensor.2d", "tensor.1d").replace(operand(2), operand(1))
-    text = body.format(load=load(copy), flat=flat, inc=reduce(copy, "inc"), one=operand(1), im2col=im2col)
+    text = body.format(
+        load=load(copy), flat=flat, inc=reduce(copy, "inc"), one=operand(1), im2col=im2col, add_s64=reduce(copy, "add")
+    )
     error = trapped(copy, text)
     with pytest.raises(KernelTrap, match=sentence):
         raise error

@@ -99,7 +99,7 @@ void fill(std::byte* place, u32 bytes, const TensorMap& map) {
 // Loads of the tf32 types round, also subnormals; those with "ftz" in their name do not flush (an H200).
 u32 round_tf32(u32 bits) {
     if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fffe000;
-    return (bits + 0x1000) & 0xffffe000;
+    return (bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000;  // to nearest, ties to even
 }
 
 void load_part(std::byte* shared, const Box& part, const TensorMap& map) {
@@ -222,6 +222,7 @@ Type reduced_type(u32 element, Mod op) {
     const bool ordered = op == Mod::min || op == Mod::max;
     if ((op == Mod::inc || op == Mod::dec) && type != Type::u32) return Type::none;
     if (bitwise && is_float(type)) return Type::none;
+    if (type == Type::s64 && !ordered) return Type::none;
     if (ordered && (type == Type::f32 || type == Type::f64)) return Type::none;
     return type;
 }
