@@ -9,7 +9,7 @@
 namespace mla {
 
 // Give registers away: from now on this warpgroup's threads have kRegisters each. All four warps of the
-// warpgroup; the kernel must have __launch_bounds__.
+// warpgroup; without both numbers in the kernel's __launch_bounds__(threads, 1) it has no effect.
 // section: setmaxnreg; from sm_90a
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec() {
