@@ -145,6 +145,7 @@ def plain(dtype: str = "float32", **fields: Any) -> Copy:
 def test_the_comparison_kept_from_a_gpu_shows_no_difference() -> None:
     rows = json.loads((RESULTS / "tma-nvidia-h200.json").read_text())["rows"]
     compared = {row["kind"]: row["copies"] - row["refused"] for row in rows if "copies" in row}
-    assert sum(compared.values()) > 850
+    document = (Path(__file__).parents[2] / "docs" / "numerics.md").read_text(encoding="utf-8")
+    assert f"| {sum(compared.values())} random copies | 0 | `tma-nvidia-h200.json` |" in document
     assert compared["load"] == 250
     assert [row["kind"] for row in rows if row["different"]] == []
