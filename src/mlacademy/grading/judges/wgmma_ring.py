@@ -115,7 +115,7 @@ RING = CudaExercise(
                 Sign(
                     ("race", "uninitialized"),
                     object=r"^[ab]\[",
-                    text="issues reads",
+                    text=r"\) reads ",
                     answer=r"wait_parity\(\s*&shared\.full",
                 ),
             ),
@@ -148,7 +148,7 @@ RING = CudaExercise(
                 "The one you have just issued. The one before it has ended.",
                 "After the wait, arrive for stage (i - 1) % kStages.",
             ),
-            signs=(Sign("race", object=r"^[ab]\[", text="writes it, and nothing orders that after the operation"),),
+            signs=(Sign("race", object=r"^[ab]\[", text="writes it"),),
         ),
         KernelMistake(
             "no fence",
