@@ -83,6 +83,13 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Arrive once at a barrier of any CTA in the cluster (address from mapa), releasing no further than this CTA:
+// for arrivals that only say that reading has ended. Costs none of the fence that mbarrier_arrive_cluster
+// brings. Any thread. section: mbarrier.arrive; from sm_90
+__device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 // Expect `bytes` at a barrier of any CTA in the cluster, then arrive there once. Any thread.
 // section: mbarrier.arrive (.expect_tx); from sm_90
 __device__ __forceinline__ void mbarrier_arrive_expect_tx_cluster(uint32_t barrier, uint32_t bytes) {

@@ -1,0 +1,41 @@
+// E4M3 codes to bfloat16, many at a time, in integer and packed arithmetic.
+//
+// An E4M3 number is sign, 4 exponent bits (bias 7), 3 mantissa bits. Put those seven bits at the top of a
+// bfloat16's fields (bias 127) and the value is 2^-120 times the right one, subnormals included: one exact
+// multiply by 2^120 mends it, a second one applies the scale. The two NaN codes (0x7F, 0xFF) come out as ±480
+// before the scale.
+#pragma once
+
+#include "base.cuh"
+
+namespace mla {
+
+// Two bfloat16 products, nearest even, subnormals kept.
+// section: mul (.bf16x2); from sm_90
+__device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
+    uint32_t product;
+    asm("mul.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
+// A float32 rounded to bfloat16, in both halves.
+__device__ __forceinline__ uint32_t both_halves_bf16(float value) {
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(pair) : "f"(value));
+    return pair;
+}
+
+constexpr uint32_t kTwoTo120 = 0x7B807B80u;  // bfloat16 2^120, twice
+
+// Four codes, lowest byte first, times `scale` (a bfloat16 in both halves): two registers of two bfloat16.
+__device__ __forceinline__ void e4m3x4_to_bf16x4(uint32_t codes, uint32_t scale, uint32_t& low,
+                                                 uint32_t& high) {
+    // A code in the upper byte of each half; then the sign stays and the other seven bits move down by four.
+    const uint32_t first = __byte_perm(codes, 0, 0x1404), second = __byte_perm(codes, 0, 0x3424);
+    const uint32_t a = (first & 0x80008000u) | (first >> 4 & 0x07F007F0u);
+    const uint32_t b = (second & 0x80008000u) | (second >> 4 & 0x07F007F0u);
+    low = mul_bf16x2(mul_bf16x2(a, kTwoTo120), scale);
+    high = mul_bf16x2(mul_bf16x2(b, kTwoTo120), scale);
+}
+
+}  // namespace mla

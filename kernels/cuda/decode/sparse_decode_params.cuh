@@ -1,0 +1,43 @@
+// What sparse decode, combine and the scheduler hand to each other: the parameter block and the schedule's
+// record. `mlacademy.ops` packs the same bytes in Python.
+#pragma once
+
+#include "base.cuh"
+
+namespace mla {
+
+// One partition's share of the schedule. end_req is inclusive, end_block exclusive; begin_split counts within
+// begin_req. A partition without work has begin_req >= b.
+struct alignas(32) PartitionRecord {
+    int32_t begin_req, end_req, begin_block, end_block, begin_split, first_is_split, last_is_split, padding;
+};
+static_assert(sizeof(PartitionRecord) == 32, "eight int32");
+
+// One cache and the lists of slots to read from it. Strides of kv in bytes, of indices in elements.
+struct CacheView {
+    const uint8_t* kv;
+    const int32_t* indices;  // [b, s_q, topk], -1 or out of range = hole
+    const int32_t* lengths;  // [b] valid prefix of each list, or null: all of it
+    int64_t page_stride, index_stride_b, index_stride_s;
+    int32_t page, slots, topk, unused;
+};
+static_assert(sizeof(CacheView) == 64, "three pointers, three strides, four numbers");
+
+// Shapes: q [b, s_q, h_q, d_qk] bfloat16 with the last axis dense, strides in elements; out [b, s_q, h_q,
+// 512] bfloat16; lse [b, s_q, h_q] float32, natural log; partial results by split slot: out_partial [slots,
+// s_q, h_q, 512] float32, lse_partial [slots, s_q, h_q] float32, log2.
+struct SparseDecodeParams {
+    const uint16_t* q;
+    int64_t q_stride_b, q_stride_s, q_stride_h;
+    CacheView cache, extra;  // extra.kv null: none
+    const float* sink;       // [h_q], natural log, or null
+    const PartitionRecord* records;
+    const int32_t* num_splits;  // [b + 1]
+    uint16_t* out;
+    float *lse, *out_partial, *lse_partial;
+    float scale_log2;  // softmax scale times log2 e
+    int32_t b, s_q, h_q;
+};
+static_assert(sizeof(SparseDecodeParams) == 232, "what ops packs");
+
+}  // namespace mla
