@@ -32,6 +32,7 @@ extern "C" __global__ void every_mbarrier(uint32_t* out) {
     mbarrier_arrive_expect_tx(barrier, 16);
     mbarrier_complete_tx(there, 16);
     mbarrier_arrive_cluster(there);
+    mbarrier_arrive_remote(there);
     mbarrier_arrive_expect_tx_cluster(there, 16);
     cp_async_mbarrier_arrive_noinc(barrier);
     out[0] = mbarrier_test_wait_parity(barrier, 0);

@@ -1,0 +1,124 @@
+"""One call of the sparse-decode kernels on the emulator: parameters packed, launched, combined."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from functools import cache as remember
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mlacademy import cache, gpu, schedule
+
+FOLDER = Path(__file__).parents[2] / "kernels" / "cuda" / "decode"
+THREADS = 384
+SHARED_BYTES = {"V3.2": 230_144, "MODEL1": 213_760}  # at least sizeof(SharedPlan)
+
+
+@remember
+def kernel(name: str) -> gpu.Kernel:
+    source = "combine.cu" if name == "combine" else "sparse_decode.cu"
+    return gpu.compile(FOLDER / source)[name]
+
+
+@dataclass
+class Lists:
+    """A cache with the lists of slots to read from it."""
+
+    kv: torch.Tensor
+    indices: torch.Tensor
+    lengths: torch.Tensor | None = None
+
+
+def random_lists(
+    layout: Any, *, b: int, s_q: int, topk: int, page: int, pages: int, seed: int, holes: float = 0.1
+) -> Lists:
+    """A filled cache and random lists with holes; slots that no list names hold NaN codes, scales and bfloat16."""
+    generator = torch.Generator().manual_seed(seed)
+    slots = pages * page
+    kv = cache.new_cache(layout, pages, page)
+    indices = torch.randint(0, slots - 1, (b, s_q, topk), generator=generator, dtype=torch.int32)
+    indices[torch.rand(indices.shape, generator=generator) < holes] = -1
+    latents = torch.randn(slots, layout.d_nope + layout.d_rope, generator=generator) * 0.5
+    cache.append(kv, torch.arange(slots), latents[:, : layout.d_nope], latents[:, layout.d_nope :], layout)
+    unused = sorted(set(range(slots)) - set(indices.flatten().tolist()))
+    flat = kv.view(torch.uint8)
+    for slot in unused:
+        which, offset = divmod(slot, page)
+        for start, stop in layout.fields(page, offset).values():
+            flat[which].view(-1)[start:stop] = 0xFF
+    return Lists(kv, indices)
+
+
+def decode(
+    q: torch.Tensor,
+    main: Lists,
+    layout: Any,
+    *,
+    scale: float,
+    extra: Lists | None = None,
+    sink: torch.Tensor | None = None,
+    sms: int = 132,
+    **options: Any,
+) -> tuple[np.ndarray, np.ndarray]:
+    """out [b, s_q, h_q, 512] float32 and lse [b, s_q, h_q] of both kernels."""
+    b, s_q, h_q, _ = q.shape
+    device = gpu.Device("emulator", arch="sm_90a", **options)
+    kept: list[Any] = []
+
+    def at(tensor: Any, name: str) -> int:
+        if tensor is None:
+            return 0
+        kept.append(tensor)
+        return device.address(tensor, name)
+
+    def view(lists: Lists | None, name: str) -> bytes:
+        if lists is None:
+            return struct.pack("<3Q3q4i", 0, 0, 0, 0, 0, 0, 1, 0, 0, 0)
+        page = lists.kv.shape[1]
+        topk = lists.indices.shape[2]
+        addresses = (at(lists.kv, name), at(lists.indices, f"{name}_indices"), at(lists.lengths, f"{name}_lengths"))
+        strides = (lists.kv.stride(0), s_q * topk, topk)
+        return struct.pack("<3Q3q4i", *addresses, *strides, page, lists.kv.shape[0] * page, topk, 0)
+
+    lengths = schedule.effective_lengths(
+        b,
+        main.indices.shape[2],
+        topk_length=main.lengths,
+        extra_topk=None if extra is None else extra.indices.shape[2],
+        extra_topk_length=None if extra is None else extra.lengths,
+    )
+    parts = schedule.num_sm_parts(sms, s_q=s_q, h_q=max(h_q, 64))
+    plan = schedule.schedule(lengths, parts)
+    slots = int(plan.num_splits[-1])
+    out = np.full((b, s_q, h_q, 512), 0x7FC0, np.uint16)
+    lse = np.full((b, s_q, h_q), np.nan, np.float32)
+    partial = np.full((slots, s_q, h_q, 512), np.nan, np.float32)
+    partial_lse = np.full((slots, s_q, h_q), np.nan, np.float32)
+    params = struct.pack("<Q3q", at(q, "q"), *q.stride()[:3]) + view(main, "kv") + view(extra, "extra_kv")
+    params += struct.pack(
+        "<7Qf3i",
+        at(sink, "sink"),
+        at(np.ascontiguousarray(plan.records()), "records"),
+        at(plan.num_splits.astype(np.int32), "num_splits"),
+        at(out, "out"),
+        at(lse, "lse"),
+        at(partial, "out_partial"),
+        at(partial_lse, "lse_partial"),
+        scale * math.log2(math.e),
+        b,
+        s_q,
+        h_q,
+    )
+    ctas = max(h_q // 64, 1)
+    name = f"sparse_decode_{layout.name.lower().replace('.', '')}" + ("_pair" if ctas == 2 else "")
+    launch = gpu.LaunchPlan(
+        grid=(ctas, s_q, parts), block=(THREADS, 1, 1), cluster=(ctas, 1, 1), smem_bytes=SHARED_BYTES[layout.name]
+    )
+    device.launch(kernel(name), launch, [params])
+    device.launch(kernel("combine"), gpu.LaunchPlan(grid=(min(h_q, 8), s_q, b), block=(128, 1, 1)), [params])
+    return torch.from_numpy(out.view(np.int16)).view(torch.bfloat16).float().numpy(), lse
