@@ -128,6 +128,18 @@ def test_every_order_gives_the_same_bits(order: dict[str, object]) -> None:
 
 
 @every_order
+@pytest.mark.parametrize("above", [False, True], ids=["A below B", "A above B"])
+def test_right_kernels_are_silent_with_all_checks(order: dict[str, object], above: bool) -> None:
+    form = Form("f32", "bf16", "bf16", 64)
+    image, _, _, c, fragments = random_case(form, 17)
+    a, b = Place(0, 16, 1024, 128), Place(32768, 16, 1024, 128)
+    if above:
+        a, b = b, a
+    got = run(form, image, a, b, c, fragments, check=("all",), **order)
+    assert np.array_equal(unpack(form, got), expected(form, image, a, b, c, fragments))
+
+
+@every_order
 def test_without_accumulation_the_old_accumulators_are_not_read(order: dict[str, object]) -> None:
     form = Form("f32", "bf16", "bf16", 16)
     image, a, b, c, fragments = random_case(form, 3)

@@ -155,6 +155,14 @@ def test_a_warp_that_never_comes_is_named() -> None:
             go(*body, order=order)
 
 
+def test_half_a_warp_that_stays_away_is_named() -> None:
+    away = ("and.b32 %t4, %t0, 16; setp.ne.u32 %q0, %t4, 0; @%q0 bra AWAY;", FENCE, MULTIPLY, COMMIT, wait())
+    for order in ORDERS:
+        with pytest.raises(_emulator.KernelTrap, match="is executed by 16 of the 32 lanes of warp 0") as caught:
+            go(*away, "AWAY: bar.sync 0;", order=order, check=("all",))
+        assert caught.value.rule == "aligned-divergence"
+
+
 def test_lanes_that_are_late_are_waited_for() -> None:
     # Lane 5 goes round a loop first; the other lanes stand at the fence until it comes.
     late = "setp.ne.u32 %q0, %t0, 5; @%q0 bra JOIN; mov.u32 %t4, 50; W: sub.u32 %t4, %t4, 1; setp.ne.u32 %q1, %t4, 0;"
@@ -165,6 +173,26 @@ def test_lanes_that_are_late_are_waited_for() -> None:
 def test_half_a_warpgroup_is_refused() -> None:
     with pytest.raises(_emulator.KernelTrap, match="needs a warpgroup of four warps, but the block has only 2"):
         go(FENCE, MULTIPLY, COMMIT, wait(), block=(64, 1, 1))
+
+
+# ---- operands in shared memory --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("line", "byte"), [(0, 0), (0, 31), (0, 32), (0, 127), (7, 16), (7, 40), (8, 0)])
+def test_a_tile_must_stay_as_it_is_until_the_wait(line: int, byte: int) -> None:
+    touched = line < 8 and byte < 32  # B has 8 lines, of which this multiply takes the first 32 bytes
+    place = Place(20480, 16, 1024, 128).address(line, 0, byte, 1, False)
+    spoil = f"mov.u32 %t4, smem; setp.eq.u32 %q0, %t0, 5; @%q0 st.shared.b8 [%t4+{place}], %h0;"
+    lines = (".reg .b16 %h0; mov.b16 %h0, 0;", FENCE, MULTIPLY, COMMIT, spoil, wait())
+    late = (*lines[:4], wait(), spoil)
+    go(*late, "bar.sync 0;", check=("all",))
+    for order in ORDERS:
+        if touched:
+            with pytest.raises(_emulator.KernelTrap) as caught:
+                go(*lines, order=order, check=("all",))
+            assert caught.value.rule == "race"
+        else:
+            go(*lines, order=order, check=("all",))
 
 
 # ---- descriptors ----------------------------------------------------------------------------------------------------

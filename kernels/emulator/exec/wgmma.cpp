@@ -2,80 +2,17 @@
 // the queue completes it; the four warps must pass the same operands.
 #include "exec/wgmma.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include "check/monitor.hpp"
 #include "check/multiply_registers.hpp"
+#include "exec/wgmma_operands.hpp"
 
 namespace emu {
 namespace {
 
-std::string hex(u64 value) {
-    char text[24];
-    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-    return text;
-}
-
 Warpgroup& warpgroup(Warp& w) {
     return w.cta().warpgroups[static_cast<std::size_t>(w.number() / 4)];
-}
-
-u64 descriptor(Warp& w, const Instruction& i, const Operand& o, const char* what) {
-    const u64* v = w.in<u64>(o);
-    for (int l = 1; l < 32; ++l)
-        if (v[l] != v[0])
-            w.trap(i, 1u << l,
-                   "'" + w.text(i) + "' needs one descriptor of " + what +
-                       " for all threads: lane 0 passes " + hex(v[0]) + ", lane " + std::to_string(l) + " " +
-                       hex(v[l]),
-                   0, {}, "aligned-divergence");
-    return v[0];
-}
-
-bool accumulates(Warp& w, const Instruction& i, const Operand& o) {
-    const u32 p = w.pred(o);
-    if (p != 0 && p != ~0u)
-        w.trap(i, ~p, "'" + w.text(i) + "' needs one scale-d for all threads", 0, {}, "aligned-divergence");
-    return p != 0;
-}
-
-// The addresses of the operand's pieces, all within the CTA's shared memory.
-std::vector<u32> pieces(Warp& w, const Instruction& i, u64 bits, bool k_major, u32 first, u32 lines,
-                        const char* what) {
-    const MatrixDescriptor d = MatrixDescriptor::decode(bits);
-    const std::string named =
-        std::string("The descriptor of ") + what + " (" + hex(bits) + ") of '" + w.text(i) + "'";
-    if (d.stray != 0)
-        w.trap(i, ~0u,
-               named + " sets bits " + hex(d.stray) +
-                   ", which must be zero: was an address or an offset put in without masking 18 bits and "
-                   "shifting by 4?",
-               0, {}, "matrix-descriptor");
-    std::vector<u32> addresses(lines * 2);
-    piece_addresses(d, k_major, first, lines, addresses);
-    const u32 last = *std::ranges::max_element(addresses);
-    if (last + 16 > w.cta().shared_bytes())
-        w.trap(i, ~0u,
-               "Out of bounds: '" + w.text(i) + "' reads " + what + " at shared offset " +
-                   std::to_string(last) + ", but the CTA has " + std::to_string(w.cta().shared_bytes()) +
-                   " bytes of shared memory (descriptor " + hex(bits) + ": start " + std::to_string(d.start) +
-                   ", leading offset " + std::to_string(d.leading) + ", stride offset " +
-                   std::to_string(d.stride) + ")",
-               last, "shared memory", "bounds");
-    return addresses;
-}
-
-// The longest runs of contiguous bytes among the pieces.
-void add_regions(const Cta& cta, std::vector<u32> addresses, std::vector<Region>& regions) {
-    std::ranges::sort(addresses);
-    for (const u32 at : addresses) {
-        if (!regions.empty() && regions.back().address + regions.back().bytes >= at)
-            regions.back().bytes =
-                std::max(regions.back().bytes, at + 16 - static_cast<u32>(regions.back().address));
-        else
-            regions.push_back({Region::Where::shared, cta.rank, at, 16});
-    }
 }
 
 // ---- one multiply on its way
@@ -85,7 +22,6 @@ struct Job {
     WgmmaForm form;
     u64 number = 0;
     bool accumulate = false;
-    u64 b_descriptor = 0;
     std::vector<u32> a, b;   // addresses of pieces; a is empty where A is in registers
     std::vector<u32> saved;  // accumulators that were poisoned when issued: [register][lane]
     std::vector<bool> is_saved;
@@ -251,7 +187,7 @@ Step mma(Warp& w, const Instruction& i, u32 mask) {  // ops: d…, a (descriptor
         call.a = descriptor(w, i, i.op[d], "A");
         job->a = pieces(w, i, call.a, !f.has(WgmmaForm::transpose_a), quarter * kRows, kRows, "A");
     }
-    call.b = job->b_descriptor = descriptor(w, i, i.op[d + (in_registers ? 4 : 1)], "B");
+    call.b = descriptor(w, i, i.op[d + (in_registers ? 4 : 1)], "B");
     job->b = pieces(w, i, call.b, !f.has(WgmmaForm::transpose_b), 0, f.n, "B");
     job->accumulate = call.accumulate;
     agree(w, i, call);
