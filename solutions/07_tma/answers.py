@@ -336,6 +336,11 @@ def box_no_wait():
     return box_kernel(wait="")
 
 
+@wrong("07.3", "waits for the other parity", says="read before the copy was known to be over")
+def box_other_parity():
+    return box_kernel(wait="mbarrier_wait_parity(&landed, 1);")
+
+
 @wrong("07.3", "every thread loads", says="one is enough")
 def box_every_thread():
     return box_kernel().replace("__syncthreads();\n    if (threadIdx.x == 0) {", "__syncthreads();\n    {")
@@ -564,3 +569,8 @@ def share_two_arrivals():
 @wrong("07.5", "no fence after the init", says="nothing lets the copy engine see that store")
 def share_no_fence():
     return share_kernel(init=SHARE_INIT.replace("fence_mbarrier_init();", ""))
+
+
+@wrong("07.5", "waits for the other parity", says="read before both halves")
+def share_other_parity():
+    return share_kernel(wait="mbarrier_wait_parity(&landed, 1);")

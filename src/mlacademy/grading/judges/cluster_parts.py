@@ -65,7 +65,7 @@ CLUSTER_TOTAL = CudaExercise(
                 "Whoever is read from must stay until the readers are done.",
                 "One more cluster_sync() after the last remote read.",
             ),
-            signs=(Sign("remote-exited"),),
+            signs=(Sign("remote-exited", answer="ld_shared_cluster"),),
         ),
         KernelMistake(
             key="too-few-announced",
@@ -78,7 +78,10 @@ CLUSTER_TOTAL = CudaExercise(
             ),
             signs=(
                 stuck("arrived", pending=False, tx="unannounced"),
-                Sign(("race", "uninitialized"), object="parts", answer=r"expect_tx\(&?arrived,\s*(4|sizeof\(\w+\))\)"),
+                Sign(
+                    ("race", "uninitialized", "remote-exited"),
+                    answer=r"expect_tx\(&?arrived,\s*(4|sizeof\(\w+\))\)",
+                ),
             ),
         ),
         KernelMistake(
@@ -132,7 +135,10 @@ CLUSTER_TOTAL = CudaExercise(
                 "With st.async: a wait on the own barrier. With ordinary stores: cluster_sync() after them.",
                 "mbarrier_wait_parity_cluster(&arrived, 0) by all threads before the sum.",
             ),
-            signs=(Sign(("race", "uninitialized"), object="parts"), Sign("exit-pending")),
+            signs=(
+                Sign(("race", "uninitialized"), object="parts"),
+                Sign(("exit-pending", "remote-exited"), lacks=r"wait_parity|test_wait|ld_shared_cluster"),
+            ),
             when=lambda case, expected, got: _some_missing(case, got),
         ),
     ),
@@ -150,7 +156,8 @@ def _poisoned_total(values: Array, ranks: int, missing: int) -> Array:
     """A total in which all parts but the own one still hold 0xFF bytes, which is -1 as an integer."""
     if ranks == 1:
         raise ValueError("nothing is missing in a cluster of one")
-    return (values.sum(axis=1) - missing).astype(np.int32)
+    totals: Array = (values.sum(axis=1) - missing).astype(np.int32)
+    return totals
 
 
 def _some_missing(case: Case, got: Array) -> bool:

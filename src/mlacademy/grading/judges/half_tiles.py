@@ -15,6 +15,7 @@ from mlacademy.grading.judges.kernel_shared import EARLY, poisoned
 
 Array = NDArray[np.float32]
 TILE = 512
+ENDED_EARLY = (*EARLY, "exit-pending", "remote-exited")
 
 
 def _cases(rng: np.random.Generator, hidden: bool) -> Iterator[Case]:
@@ -74,6 +75,20 @@ SHARE_TILE = CudaExercise(
             signs=(Sign("proxy", object="landed"),),
         ),
         KernelMistake(
+            key="read-too-early",
+            says="The tile was read before both halves were known to be there.",
+            hints=(
+                "Which line makes a thread sure that both halves have landed?",
+                "The own barrier's phase ends when one arrival and all announced bytes are in.",
+                "mbarrier_wait_parity(&landed, 0) by all threads.",
+            ),
+            signs=(
+                Sign(ENDED_EARLY, lacks=r"wait_parity|test_wait|try_wait"),
+                Sign(ENDED_EARLY, answer=r"wait_parity\w*\(&?landed,\s*1\)"),
+            ),
+            when=poisoned,
+        ),
+        KernelMistake(
             key="announced-by-one",
             says="Bytes landed at the barrier of a CTA that had not announced them: each CTA expects for itself.",
             hints=(
@@ -94,7 +109,7 @@ SHARE_TILE = CudaExercise(
             ),
             signs=(
                 stuck("landed", pending=False, tx="unannounced"),
-                Sign(EARLY, object="tile", answer=r"expect_tx\(&?landed,\s*(sizeof\(tile\)\s*/\s*2|1024)\)"),
+                Sign(ENDED_EARLY, answer=r"expect_tx\(&?landed,\s*(sizeof\(tile\)\s*/\s*2|1024)\)"),
             ),
         ),
         KernelMistake(
@@ -135,7 +150,7 @@ SHARE_TILE = CudaExercise(
                 "The work is shared: each rank loads one half, and the multicast brings it to both.",
                 "Copy sizeof(tile) / 2 bytes, from source + 256 * rank to tile + 256 * rank.",
             ),
-            signs=(Sign("race", object="tile", answer=r"multicast\([^;]*,\s*(sizeof\(tile\)|2048)\s*,"),),
+            signs=(Sign(ENDED_EARLY, answer=r"multicast\([^;]*,\s*(sizeof\(tile\)|2048)\s*,"),),
         ),
         KernelMistake(
             key="halves-on-top",
@@ -145,7 +160,7 @@ SHARE_TILE = CudaExercise(
                 "A multicast writes at the same offset in every CTA: the offset is chosen by the sender.",
                 "Target tile + 256 * rank, source + 256 * rank.",
             ),
-            signs=(Sign("race", object="tile", code="multicast"),),
+            signs=(Sign("race", object="tile", code="multicast", text=r"^[^\n]*copy[^\n]*copy"),),
             when=lambda case, expected, got: any(
                 np.array_equal(_one_place(case.inputs["source"], kept), got, equal_nan=True) for kept in (0, 1)
             ),
@@ -159,17 +174,6 @@ SHARE_TILE = CudaExercise(
                 "source + 256 * rank into tile + 256 * rank.",
             ),
             model=lambda source: _reference(np.concatenate([source[:, : TILE // 2]] * 2, axis=1)),
-        ),
-        KernelMistake(
-            key="read-too-early",
-            says="The tile was read before both halves were known to be there.",
-            hints=(
-                "Which line makes a thread sure that both halves have landed?",
-                "The own barrier's phase ends when one arrival and all announced bytes are in.",
-                "mbarrier_wait_parity(&landed, 0) by all threads.",
-            ),
-            signs=(Sign(EARLY, object="tile"), Sign("exit-pending")),
-            when=poisoned,
         ),
     ),
     hints=(
