@@ -441,3 +441,26 @@ KERNEL(remote_barrier_is_initialised, 32) {
     out[threadIdx.x] = in[threadIdx.x];
     cluster_sync();
 }
+
+// Always right: who has waited for a copy may exit without meeting the CTA that sent it.
+KERNEL(receiver_may_exit_first, 32) {
+    __shared__ alignas(16) uint32_t box[32];
+    __shared__ Mbarrier arrived;
+    if (threadIdx.x == 0) {
+        mbarrier_init(&arrived, 1);
+        mbarrier_arrive_expect_tx(&arrived, 128);
+        fence_mbarrier_init();
+    }
+    cluster_sync();
+    if (cluster_ctarank() == 0)
+        st_async_u32(mapa(smem_address(&box[threadIdx.x]), 1), in[threadIdx.x],
+                     mapa(smem_address(&arrived), 1));
+    if (cluster_ctarank() == 0 && threadIdx.x == 0) {
+        mbarrier_complete_tx(smem_address(&arrived), 128);
+    }
+    if (cluster_ctarank() == 1) {
+        mbarrier_wait_parity_cluster(&arrived, 0);
+        out[threadIdx.x] = box[threadIdx.x];
+        if (threadIdx.x == 0) mbarrier_inval(&arrived);
+    }
+}

@@ -113,6 +113,12 @@ def test_a_right_kernel_is_silent_in_every_order(case: Case) -> None:
     assert all(np.array_equal(one, results[0]) for one in results)
 
 
+def test_who_has_waited_for_a_copy_may_exit_first() -> None:
+    case = Case("receiver_may_exit_first", 32, "", "", cluster=2)
+    for options in ORDERS + SEEDS:
+        assert run(case, 0, **options)[:32].tolist() == list(range(1, 33))
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_broken_kernel_is_named_in_every_order(case: Case) -> None:
     for options in ORDERS + SEEDS[:10]:

@@ -98,7 +98,6 @@ void Monitor::mbarrier_used(Warp& w, const Instruction& ins, int lane, Cta& cta,
                                 : "Put fence.mbarrier_init and a barrier of the cluster between "
                                   "mbarrier.init and the first use.",
                cta.object_at(offset), b.init);
-    b.users.raise(s.self, s.now.known[s.self]);
 }
 
 // A copy engine sees a barrier only after a fence by whoever initialised it.
@@ -127,8 +126,10 @@ void Monitor::signals(const AsyncOp& op) {
 
 void Monitor::mbarrier_arrived(Warp& w, const Cta& cta, std::uint32_t offset, bool relaxed) {
     WarpState& s = state(w);
-    if (&cta != &w.cta()) state(cta).touched.raise(s.self, s.now.known[s.self]);
-    mbarrier(cta, offset).sync.coming.join(relaxed ? s.published : s.now);
+    Mbarrier& b = mbarrier(cta, offset);
+    b.sync.coming.join(relaxed ? s.published : s.now);
+    b.users.raise(s.self, s.now.known[s.self]);
+    if (&cta != &w.cta() && !relaxed) state(cta).touched.raise(s.self, s.now.known[s.self]);
     tick(s);
 }
 void Monitor::mbarrier_completed(const Cta& cta, std::uint32_t offset) {
@@ -139,7 +140,10 @@ void Monitor::mbarrier_completed(const Cta& cta, std::uint32_t offset) {
     b.sync.coming.clear();
 }
 void Monitor::mbarrier_passed(Warp& w, const Cta& cta, std::uint32_t offset) {
-    acquire(state(w), mbarrier(cta, offset).sync.done);
+    WarpState& s = state(w);
+    Mbarrier& b = mbarrier(cta, offset);
+    acquire(s, b.sync.done);
+    b.users.raise(s.self, s.now.known[s.self]);
 }
 
 }  // namespace emu

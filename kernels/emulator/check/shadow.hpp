@@ -4,6 +4,10 @@
 #pragma once
 
 #include <array>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <type_traits>
 #include <vector>
 
 #include "check/epoch.hpp"
@@ -16,9 +20,14 @@ struct Cell {
     Epoch write, read;
 };
 
+static_assert(std::is_trivially_copyable_v<Cell>, "may live in memory from calloc");
+
 class Shadow {
   public:
-    explicit Shadow(std::uint32_t bytes) : cells_((bytes + 3) / 4) {}
+    explicit Shadow(std::uint32_t bytes)
+        : cells_(static_cast<Cell*>(std::calloc((bytes + 3) / 4 + 1, sizeof(Cell)))) {
+        if (cells_ == nullptr) throw std::bad_alloc();
+    }
 
     // f(cell, offset) for the cells that cover the bytes, until it returns false; then so does this.
     template <class F>
@@ -67,7 +76,11 @@ class Shadow {
     }
     std::uint32_t new_list();
 
-    std::vector<Cell> cells_;
+    struct Free {
+        void operator()(Cell* cells) const { std::free(cells); }
+    };
+    // All zero is a valid cell, and pages that no kernel touches are never made.
+    std::unique_ptr<Cell[], Free> cells_;
     std::vector<std::array<Cell, 4>> parts_;
     std::vector<std::uint32_t> free_parts_;
     std::vector<std::vector<Epoch>> lists_;
