@@ -102,6 +102,12 @@ def copy_every_thread():
     return copy_kernel().replace("__syncthreads();\n    if (threadIdx.x == 0) {", "__syncthreads();\n    {")
 
 
+@wrong("07.1", "copies by hand", says="but not by a bulk copy")
+def copy_by_hand():
+    by_hand = "for (uint32_t i = threadIdx.x; i < bytes / 4; i += 128) tile[i] = source[i]; __syncthreads();"
+    return COPY_FRAME.replace("BODY", by_hand)
+
+
 @wrong("07.1", "no fence after the init", says="nothing lets the copy engine see that store")
 def copy_no_fence():
     return copy_kernel(init=COPY_INIT.replace("fence_mbarrier_init();", ""))
@@ -227,6 +233,12 @@ def ring_unannounced():
 @wrong("07.2", "announces elements", says="Both are counted in bytes")
 def ring_elements():
     return ring_kernel(announce="mbarrier_arrive_expect_tx(&filled[s], kTile);")
+
+
+@wrong("07.2", "goes around the ring", says="but not through the ring")
+def ring_avoided():
+    direct = USE.replace("stage[s][i]", "source[tile * kTile + i]")
+    return ring_kernel(free="", announce="", fetch="", ready="", use=direct, back="")
 
 
 @wrong("07.2", "readers arrive at filled", says="More threads arrived at a barrier")
@@ -449,6 +461,14 @@ def total_arrivals():
     return total_kernel(init, "cluster_sync();", TOTAL_EXPECT, TOTAL_SEND, TOTAL_WAIT)
 
 
+@wrong("07.4", "adds up from global memory", says="but not through the shared memory of other CTAs")
+def total_from_global():
+    rows = """for (uint32_t r = 0; r < ranks; ++r)
+        parts[r] = __reduce_add_sync(0xFFFFFFFF, values[32 * (blockIdx.x - rank + r) + threadIdx.x]);
+    __syncwarp();"""
+    return total_kernel(rows)
+
+
 @wrong("07.4", "does not wait", says="before the other CTAs' values were known to be there")
 def total_no_wait():
     return total_kernel(TOTAL_INIT, "cluster_sync();", TOTAL_EXPECT, TOTAL_SEND)
@@ -539,6 +559,12 @@ def share_everything():
 @wrong("07.5", "sends to itself", says="the other half went to one CTA only")
 def share_own_mask():
     return share_kernel(copy=SHARE_COPY.replace("&landed, 3)", "&landed, 1 << rank)"))
+
+
+@wrong("07.5", "each loads all", says="but every CTA loads all of them")
+def share_without_multicast():
+    copy = SHARE_COPY.replace("_multicast(tile + 256 * rank, source + 256 * rank, sizeof(tile) / 2, &landed, 3)", "(")
+    return share_kernel(copy=copy.replace("_global(;", "_global(tile, source, sizeof(tile), &landed);"))
 
 
 @wrong("07.5", "mask of four CTAs", says="one that is not in the cluster")

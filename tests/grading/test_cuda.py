@@ -320,6 +320,16 @@ def test_check_knows_its_devices(exercise: CudaExercise, monkeypatch: pytest.Mon
         session.check("02.1", 3, device="cuda")
 
 
+def test_right_values_by_another_way_are_told_so() -> None:
+    by_hand = kernel("mbarrier_arrive(&full);").replace("= tile[threadIdx.x]", "= source[threadIdx.x]")
+    ring = make(uses={r"cp\.async\.bulk": "It copies, but not in bulk."})
+    assert judge(ring, kernel())
+    verdict = judge(ring, by_hand + "// cp.async.bulk\n")
+    assert (verdict.state, verdict.points, verdict.kind) == ("failed", 0, "unused")
+    assert verdict.summary == "It copies, but not in bulk."
+    assert verdict.hint == "first"
+
+
 def test_hidden_test_says_one_sentence(exercise: CudaExercise, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setattr(judges, "exercise", lambda name: exercise)
     monkeypatch.setattr(session, "namespace", lambda: {"copy": kernel("if (bytes != 16) {" + RIGHT + "}")})

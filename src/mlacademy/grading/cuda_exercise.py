@@ -177,7 +177,9 @@ class CudaExercise(Exercise):
 
     ``launch`` gets the inputs of a case by name; ``reference`` gets the same and returns the expected outputs. Each
     case runs once under each of ``runs``, with at most ``step_budget`` warp instructions and all the emulator's checks.
-    ``arch`` is the architecture compiled for.
+    ``arch`` is the architecture compiled for. ``uses`` maps regular expressions that the kernel's PTX must contain to
+    the sentence for a kernel that gives the right values without: the exercise is about that instruction. The compiler
+    has dropped dead code by then.
     """
 
     launch: Callable[..., Launch]
@@ -185,6 +187,7 @@ class CudaExercise(Exercise):
     runs: tuple[Run, ...] = RUNS
     step_budget: int = STEP_BUDGET
     arch: str = "sm_90a"
+    uses: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,6 +12,11 @@ from mlacademy.grading.failures import Failure
 
 _SHOWN_LINES = 6
 _WIDTH = 170
+_COMPILE_HINTS = (
+    "Mend the first error and check again: later ones often follow from it.",
+    "The course's functions are declared in kernels/cuda, one header a feature, each with a comment.",
+    "Compare your line with the declaration: the name, the number of arguments, pointer or address.",
+)
 _PLACE = re.compile(r"(.*?): (kernel \w+, .*)$")
 _MANGLED = re.compile(r"_ZZ\w*?\d+\w+?E(\d+)([A-Za-z_]\w*)")
 
@@ -33,7 +38,7 @@ def does_not_compile(exercise: CudaExercise, messages: Sequence[Mapping[str, Any
             if 0 < column <= _WIDTH:
                 lines.append(" " * (len(margin) + column - 1) + "^")
     why = f'Line 1 is the line with {exercise.entry} = r""".' if any(_own(exercise, one) for one in errors) else ""
-    return Failure("compile", sentence, why, lines=tuple(lines))
+    return Failure("compile", sentence, why, _COMPILE_HINTS, tuple(lines))
 
 
 def _own(exercise: CudaExercise, message: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -93,7 +94,10 @@ def examine(exercise: CudaExercise, text: Any, streams: Sequence[str], worker: W
         if wrong:
             break
     done = Examined(cases=len(prepared), runs=len(runs), reply=reply)
-    return _tell(exercise, wrong, done) if wrong else done
+    if wrong:
+        return _tell(exercise, wrong, done)
+    missing = next((says for pattern, says in exercise.uses.items() if not re.search(pattern, ptx)), None)
+    return done if missing is None else replace(done, failure=Failure("unused", missing, hints=exercise.hints))
 
 
 def text_of(exercise: CudaExercise, reply: Reply) -> Any:

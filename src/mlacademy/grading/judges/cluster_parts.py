@@ -45,6 +45,10 @@ CLUSTER_TOTAL = CudaExercise(
     launch=_launch,
     reference=_totals,
     compare=Exact(),
+    uses={
+        r"st\.async|(ld|st)\.shared::cluster": "cluster_total gives the right values, but not through the shared memory "
+        "of other CTAs: this exercise asks for st_async_u32, or for a load or store with an address of mapa."
+    },
     misconceptions=(
         KernelMistake(
             key="peer-not-ready",

@@ -40,6 +40,10 @@ COPY_TILE = CudaExercise(
     launch=_launch,
     reference=lambda source: source.copy(),
     compare=Exact(),
+    uses={
+        r"cp\.async\.bulk\S*shared::cluster\.global": "copy_tile gives the right values, but not by a bulk copy: "
+        "this exercise asks for cp_async_bulk_shared_global."
+    },
     misconceptions=(
         KernelMistake(
             key="every-thread",

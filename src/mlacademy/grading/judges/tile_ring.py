@@ -48,6 +48,10 @@ DOUBLE_TILES = CudaExercise(
     launch=_launch,
     reference=lambda source: 2 * source,
     compare=Exact(),
+    uses={
+        r"cp\.async\.bulk\S*shared::cluster\.global": "double_tiles gives the right values, but not through the ring: "
+        "this exercise asks for cp_async_bulk_shared_global into stage[s]."
+    },
     misconceptions=(
         KernelMistake(
             key="parity-of-the-tile",
