@@ -461,7 +461,7 @@ def total_arrivals():
     return total_kernel(init, "cluster_sync();", TOTAL_EXPECT, TOTAL_SEND, TOTAL_WAIT)
 
 
-@wrong("07.4", "adds up from global memory", says="but not through the shared memory of other CTAs")
+@wrong("07.4", "adds up from global memory", says="but not through shared memory of other CTAs")
 def total_from_global():
     rows = """for (uint32_t r = 0; r < ranks; ++r)
         parts[r] = __reduce_add_sync(0xFFFFFFFF, values[32 * (blockIdx.x - rank + r) + threadIdx.x]);

@@ -46,7 +46,7 @@ CLUSTER_TOTAL = CudaExercise(
     reference=_totals,
     compare=Exact(),
     uses={
-        r"st\.async|(ld|st)\.shared::cluster": "cluster_total gives the right values, but not through the shared memory "
+        r"st\.async|(ld|st)\.shared::cluster": "cluster_total gives the right values, but not through shared memory "
         "of other CTAs: this exercise asks for st_async_u32, or for a load or store with an address of mapa."
     },
     misconceptions=(
