@@ -63,7 +63,7 @@ class Waiting(TypedDict):
     cta: int  # rank in the cluster
     warp: int
     lanes: int  # as a mask
-    kind: str  # mbarrier, barrier, cluster, warp, copies
+    kind: str  # mbarrier, barrier, cluster, warp, copies, multiplies (of wgmma), registers (setmaxnreg)
     object: str
     offset: int  # of an mbarrier in shared memory; what follows is its state too
     parity: int  # waited for

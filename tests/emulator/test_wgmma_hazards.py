@@ -79,6 +79,15 @@ def test_accumulators_that_were_touched_need_a_fence() -> None:
     refused("wgmma-fence", "was touched by 'add.f32'", *once, ADD, FORM.line("%a", "%b", "0"), COMMIT, wait())
 
 
+def test_registers_of_a_that_were_written_need_a_fence() -> None:
+    multiply = RS.line("%x", "%b", "%p")
+    once, again = (FENCE, multiply, COMMIT, wait()), (multiply, COMMIT, wait())
+    go(*once, "xor.b32 %t4, %x2, 7;", *again, form=RS)
+    go(*once, "xor.b32 %x2, %x2, 7;", FENCE, *again, form=RS)
+    refused("wgmma-fence", "a register of A of 'wgmma", *once, "xor.b32 %x2, %x2, 7;", *again, form=RS)
+    refused("wgmma-fence", "a register of A", *once, "mov.b32 %x2, 7; xor.b32 %t4, %x2, 7;", *again, form=RS)
+
+
 def test_accumulating_on_needs_no_second_fence() -> None:
     go(FENCE, MULTIPLY, AGAIN, COMMIT, wait(), AGAIN, COMMIT, wait())
     go("add.f32 %e0, %c0, %c1;", FENCE, MULTIPLY, COMMIT, wait(), FORM.line("%a", "%b", "0", d="%e"), COMMIT, wait())

@@ -98,6 +98,7 @@ def test_a_wrong_kernel_is_explained_at_its_line(
         with pytest.raises(gpu.HazardError, match=words) as caught:
             launch(emulator, fence, wait, order=order)
         assert (caught.value.rule, caught.value.source_line) == (rule, line)
+        assert caught.value.other_source_line == (14 if rule == "wgmma-wait" else 0)
 
 
 PROMOTION = """#include "fence.cuh"

@@ -19,28 +19,40 @@ const Multiply* in_flight(Warp& w, const RegisterNote& note) {
     return note.use == Use::none ? nullptr : w.multiplies().find(note.multiply);
 }
 
+// `other`: the multiply, or what touched its register.
+[[noreturn]] void hazard(Warp& w, const Instruction& i, u32 mask, const char* rule, const Instruction* other,
+                         const std::string& text) {
+    try {
+        w.trap(i, mask, text, 0, {}, rule);
+    } catch (KernelTrap& error) {
+        if (other != nullptr) error.other = w.where(*other), error.other_warp = w.number();
+        throw;
+    }
+}
+
 [[noreturn]] void unfinished(Warp& w, const Instruction& i, u32 mask, const char* does, const Multiply& m,
                              const RegisterNote& note) {
     const bool open = m.group == w.multiplies().group();
-    w.trap(
-        i, mask,
+    hazard(
+        w, i, mask, "wgmma-wait", m.ins,
         "A register of an unfinished wgmma is touched: '" + w.text(i) + "' " + does +
             (note.use == Use::fragment ? " a register of A" : " an accumulator") + " of '" + w.text(*m.ins) +
             "' at " + place(w, *m.ins) +
             (open
                  ? ", which belongs to no group yet: wgmma.commit_group is missing, and then wgmma.wait_group"
-                 : ", which no wgmma.wait_group has waited for"),
-        0, {}, "wgmma-wait");
+                 : ", which no wgmma.wait_group has waited for") +
+            (open ? "" : ". Wait for its group first"));
 }
 
-void need_fence(Warp& w, const Instruction& i, const char* what, const RegisterNote& note) {
+// Reading a register of A before the multiply reads it does no harm.
+void need_fence(Warp& w, const Instruction& i, bool accumulator, const RegisterNote& note) {
     const WarpMultiplies& own = w.multiplies();
     if (note.touched == nullptr || note.fences != own.fences() || own.fenced()) return;
-    w.trap(i, ~0u,
-           std::string("A wgmma.fence is missing: ") + what + " of '" + w.text(i) + "' was touched by '" +
-               w.text(*note.touched) + "' at " + place(w, *note.touched) +
-               ", and no wgmma.fence stands between the two",
-           0, {}, "wgmma-fence");
+    if (!accumulator && !note.written) return;
+    hazard(w, i, ~0u, "wgmma-fence", note.touched,
+           std::string("A wgmma.fence is missing: ") + (accumulator ? "an accumulator" : "a register of A") +
+               " of '" + w.text(i) + "' was touched by '" + w.text(*note.touched) + "' at " +
+               place(w, *note.touched) + ", and no wgmma.fence stands between the two");
 }
 
 bool same_shape(const Instruction& a, const Instruction& b) {
@@ -78,8 +90,8 @@ void move(Warp& w, const Instruction& i, u32 mask, const Operand& to, const Oper
     if (const Multiply* m = in_flight(w, source); m != nullptr && source.use != Use::fragment)
         unfinished(w, i, mask, "reads", *m, source);
     write(w, i, mask, to);
-    own.note(to).touched = source.touched;
-    own.note(to).fences = source.fences;
+    RegisterNote& note = own.note(to);
+    note.touched = source.touched, note.fences = source.fences, note.written = source.written;
 }
 
 }  // namespace
@@ -87,10 +99,9 @@ void move(Warp& w, const Instruction& i, u32 mask, const Operand& to, const Oper
 void check_multiply(Warp& w, const Instruction& i, u32 accumulators, u32 fragments) {
     WarpMultiplies& own = w.multiplies();
     if (own.fences() == 0)
-        w.trap(i, ~0u,
+        hazard(w, i, ~0u, "wgmma-fence", nullptr,
                "A wgmma.fence is missing: '" + w.text(i) +
-                   "' is the first wgmma of this warp, and the fence must come before it",
-               0, {}, "wgmma-fence");
+                   "' is the first wgmma of this warp, and the fence must come before it");
     for (u32 k = 0; k < accumulators + fragments; ++k) {
         const RegisterNote& note = own.note(i.op[k]);
         const Multiply* m = in_flight(w, note);
@@ -98,11 +109,10 @@ void check_multiply(Warp& w, const Instruction& i, u32 accumulators, u32 fragmen
         if (m != nullptr && accumulator == (note.use == Use::fragment))
             unfinished(w, i, ~0u, accumulator ? "accumulates in" : "takes as A", *m, note);
         if (m != nullptr && accumulator && note.fences == own.fences() && !same_shape(*m->ins, i))
-            w.trap(i, ~0u,
+            hazard(w, i, ~0u, "wgmma-fence", m->ins,
                    "A wgmma.fence is missing: '" + w.text(i) + "' accumulates on '" + w.text(*m->ins) +
-                       "' at " + place(w, *m->ins) + ", which has another shape",
-                   0, {}, "wgmma-fence");
-        need_fence(w, i, accumulator ? "an accumulator" : "a register of A", note);
+                       "' at " + place(w, *m->ins) + ", which has another shape");
+        need_fence(w, i, accumulator, note);
     }
 }
 
@@ -131,6 +141,9 @@ Step run_watched(Warp& w, const Instruction& i, u32 mask) {
         write(w, i, mask, i.op[std::countr_zero(left)]);
     for (u64 left = watch.reads | watch.writes; left != 0; left &= left - 1) {
         RegisterNote& note = own.note(i.op[std::countr_zero(left)]);
+        // What was written since the last fence stays written, whoever reads it afterwards.
+        if (note.fences != own.fences()) note.written = false;
+        note.written |= (watch.writes & left & (0 - left)) != 0;
         note.touched = &i;
         note.fences = own.fences();
     }

@@ -33,6 +33,7 @@ struct RegisterNote {
     Use use = Use::none;                   // in flight as; none once a wait_group has covered it
     const Instruction* touched = nullptr;  // the latest other instruction since then
     std::uint64_t fences = 0;              // executed by then
+    bool written = false;                  // since that fence
 };
 
 class WarpMultiplies {
