@@ -61,8 +61,8 @@ class KernelTrap : public RunError {
 // completed.
 struct Waiting {
     std::uint32_t cta, warp, lanes;
-    std::string
-        kind;  // mbarrier, barrier, cluster, warp, copies, multiplies (of wgmma), registers (setmaxnreg)
+    // mbarrier, barrier, cluster, warp, copies, multiplies (of wgmma), registers (setmaxnreg)
+    std::string kind;
     std::string object;
     std::uint32_t offset = 0, parity = 0, phase = 0, pending = 0, expected = 0;
     std::int64_t tx = 0;
