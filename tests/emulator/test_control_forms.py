@@ -257,7 +257,7 @@ def test_a_trap_names_kernel_and_line() -> None:
 
 def test_a_runaway_loop_is_stopped_and_shown() -> None:
     with pytest.raises(
-        _emulator.Runaway, match=r"budget of 1000 warp instructions: kernel k[\s\S]*loop from PTX line 9 to line 9"
+        _emulator.Runaway, match=r"budget of 1000 warp instructions: kernel k[\s\S]*loop from PTX line 9 to PTX line 9"
     ):
         run("LOOP: add.s32 %r2, %r2, 1; bra LOOP;", step_budget=1000)
 

@@ -128,3 +128,33 @@ def test_a_broken_kernel_is_named_in_every_order(case: Case) -> None:
         assert error.rule == case.rule
         line = SOURCE.read_text().splitlines()[error.source_line - 1]
         assert error.source_file.endswith("rules.cu"), line
+
+
+def test_a_race_names_both_sides() -> None:
+    text = SOURCE.read_text().splitlines()
+    with pytest.raises(gpu.Race) as caught:
+        run(Case("named_barrier_of_the_right_number", 96, "", ""), 1)
+    error = caught.value
+    assert {error.warp, error.other_warp} == {0, 1}
+    assert error.role == {0: "writer", 1: "reader"}[error.warp]
+    assert "tile" in text[error.source_line - 1]
+    assert "tile" in text[error.other_source_line - 1]
+    assert error.other_source_line != error.source_line
+    assert (error.object_name, error.lanes.bit_count()) == ("tile", 1)
+
+
+def test_inlined_code_belongs_to_the_line_that_called_it() -> None:
+    with pytest.raises(gpu.ProxyError) as caught:
+        run(Case("writers_fence_before_a_store", 128, "", ""), 1)
+    error = caught.value
+    assert error.inner_file.endswith("bulk.cuh")
+    assert "cp_async_bulk_global_shared" in SOURCE.read_text().splitlines()[error.source_line - 1]
+
+
+def test_each_kind_of_check_can_be_left_out() -> None:
+    case = Case("same_byte", 64, "race", "")
+    run(case, 1, check=("init", "proxy", "barrier"))
+    with pytest.raises(gpu.Race):
+        run(case, 1, check=("race",))
+    with pytest.raises(ValueError, match=r"check: 'init', 'race', 'proxy', 'barrier' or 'all' .*, got 'speed'"):
+        run(case, 0, check=("speed",))
