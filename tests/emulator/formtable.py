@@ -80,6 +80,7 @@ def line_of(form: Form, mods: tuple[str, ...], *, optional: bool = True) -> str:
             continue
         if operand.type == "[,]":  # a tensor map and a coordinate an axis
             rank = next(int(mod[0]) for mod in mods if mod in {"1d", "2d", "3d", "4d", "5d"})
+            rank = 5 if {"tile::gather4", "tile::scatter4"} & set(mods) else rank
             texts.append(f"[%d0, {{{', '.join(register(32) for _ in range(rank))}}}]")
         elif operand.type == "[]":
             addresses += 1

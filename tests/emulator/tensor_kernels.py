@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import numpy as np
-from tensor_model import Bytes, Copy, Im2colCopy, aligned
+from tensor_model import Bytes, Copy, Im2colCopy, RowsCopy, aligned
 
 from mlacademy.gpu import Device, LaunchPlan, Module
 
@@ -44,16 +44,23 @@ def operand(rank: int) -> str:
     return f"[%d2, {{{', '.join(f'%r{k}' for k in range(1, rank + 1))}}}]"
 
 
+def coordinates(copy: Copy) -> int:
+    """How many an instruction gives."""
+    return 5 if isinstance(copy, RowsCopy) else copy.tensor_map.rank
+
+
 def load(copy: Copy, *, space: str = "cluster", tile: str = "", more: str = "", mask: str = "") -> str:
     """The load of a copy."""
     rank = copy.tensor_map.rank
     before = ""
+    if isinstance(copy, RowsCopy):
+        tile = ".tile::gather4"
     if isinstance(copy, Im2colCopy):
         names = [f"%h{2 + axis}" for axis in range(len(copy.offsets))]
         before = " ".join(f"mov.u16 {name}, {offset};" for name, offset in zip(names, copy.offsets, strict=True))
         tile, mask = ".im2col", f", {{{', '.join(names)}}}{mask}"
     opcode = f"cp.async.bulk.tensor.{rank}d.shared::{space}.global{tile}.mbarrier::complete_tx::bytes{more}"
-    return f"{before} {opcode} [%r11], {operand(rank)}, [%r12]{mask};"
+    return f"{before} {opcode} [%r11], {operand(coordinates(copy))}, [%r12]{mask};"
 
 
 def multicast(copy: Copy, size: int, mask: int, issuer: int) -> tuple[str, str]:
@@ -71,7 +78,10 @@ def store(copy: Copy, *, tile: str = "", done: str = DONE) -> str:
     rank = copy.tensor_map.rank
     if isinstance(copy, Im2colCopy):
         tile = ".im2col_no_offs"
-    return f"cp.async.bulk.tensor.{rank}d.global.shared::cta{tile}.bulk_group {operand(rank)}, [%r11]; {done}"
+    if isinstance(copy, RowsCopy):
+        tile = ".tile::scatter4"
+    place = operand(coordinates(copy))
+    return f"cp.async.bulk.tensor.{rank}d.global.shared::cta{tile}.bulk_group {place}, [%r11]; {done}"
 
 
 def reduce(copy: Copy, operation: str) -> str:

@@ -131,6 +131,27 @@ class Im2colCopy(Copy):
         return elements
 
 
+@dataclass(frozen=True)
+class RowsCopy(Copy):
+    """A copy of four rows of a two-dimensional tensor: at = (column, row 0, …, row 3), box = (columns, 1)."""
+
+    @property
+    def box_bytes(self) -> int:
+        return 4 * self.tensor_map.box_bytes
+
+    def taken(self, *, units: bool = False) -> list[tuple[tuple[int, ...], int, int | None]]:
+        pitch = self.tensor_map.box[0] * self.size
+        if self.tensor_map.swizzle != "none":
+            pitch = PITCH.get(self.tensor_map.swizzle, 128)
+        elements = []
+        for number, row in enumerate(self.at[1:]):
+            one = Copy(self.tensor_map, (self.at[0], row), 0)
+            for column, (coordinates, _, byte) in enumerate(one.taken(units=units)):
+                place = self.offset + number * pitch + column * self.size
+                elements.append((coordinates, swizzled(self.tensor_map.swizzle, place), byte))
+        return elements
+
+
 def random_im2col(
     chooser: random.Random, *, store: bool = False, modes: tuple[str, ...] = ("none", "32B")
 ) -> Im2colCopy:

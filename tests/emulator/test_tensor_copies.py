@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tensor_kernels import DONE, SHARED, WAIT, load, multicast, noise, run, store
-from tensor_model import SIZES, Copy, aligned, random_copy, random_im2col
+from tensor_model import ATOMS, MODES, SIZES, Copy, RowsCopy, aligned, random_copy, random_im2col, swizzled
 
 from mlacademy.gpu import Device, TensorMap
 
@@ -89,6 +89,52 @@ def test_im2col_stores_write_the_pixels_they_walk_over() -> None:
         copy.store(expected, shared)
         got, _ = run(EMULATOR, copy, store(copy), tensor, shared)
         assert np.array_equal(got, expected), copy
+
+
+@every_order
+def test_four_rows_come_from_and_go_to_where_their_numbers_say(order: dict[str, Any]) -> None:
+    chooser = random.Random("rows")
+    for number in range(30):
+        swizzle = chooser.choice([*MODES, *ATOMS[:2]])
+        columns = {"none": 4 * chooser.randint(1, 20), "32B": 8, "64B": 16}.get(swizzle, 32)
+        width = chooser.randint(1, 80)
+        tensor_map = TensorMap(aligned(9 * 320), "float32", (width, 9), (320,), (columns, 1), swizzle=swizzle)
+        # −1 and huge numbers stand for rows that are not there; a row may come twice.
+        rows = [chooser.choice([-1, *range(9), 9, 1 << 30]) for _ in range(4)]
+        copy = RowsCopy(tensor_map, (4 * chooser.randint(0, width // 4), *rows), 128 * chooser.randint(0, 9))
+        tensor, shared = noise(9 * 320, number), noise(SHARED, 99 + number)
+        _, got = run(EMULATOR, copy, load(copy), tensor, shared, wait=WAIT, **order)
+        expected = shared.copy()
+        copy.load(tensor, expected)
+        assert np.array_equal(got, expected), copy
+        if len({row for row in rows if 0 <= row < 9}) == sum(0 <= row < 9 for row in rows):
+            expected = tensor.copy()
+            copy.store(expected, shared)
+            got, _ = run(EMULATOR, copy, store(copy), tensor, shared, **order)
+            assert np.array_equal(got, expected), copy
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "unit"), [("16u4_align8b", 4, 8), ("16u4_align16b", 4, 16), ("16u6_align16b", 6, 16)]
+)
+@pytest.mark.parametrize("swizzle", ["none", "128B"])
+def test_narrow_types_come_in_units_of_sixteen(dtype: str, bits: int, unit: int, swizzle: str) -> None:
+    # 16 elements are `data` bytes of the tensor, and `unit` bytes of shared memory, the last of which stay.
+    data, rows, pitch = 2 * bits, 5, 128 * bits // 8 + 32
+    tensor_map = TensorMap(aligned(8 * pitch), dtype, (128, 8), (pitch,), (128, rows), swizzle=swizzle)
+    copy = Copy(tensor_map, (0, 5), 1024)
+    tensor, shared = noise(8 * pitch, 1), noise(SHARED, 2)
+    _, got = run(EMULATOR, copy, load(copy), tensor, shared, wait=WAIT)
+    expected = shared.copy()
+    line = 8 * unit if swizzle == "none" or unit == 16 else 128
+    for row in range(rows):
+        for group in range(8):
+            at = 1024 + row * line + group * unit
+            at = swizzled(swizzle, at)
+            start = (5 + row) * pitch + group * data
+            expected[at : at + data] = tensor[start : start + data] if 5 + row < 8 else 0
+    assert np.array_equal(got, expected)
+    assert copy.box_bytes == rows * 8 * data
 
 
 def test_im2col_reaches_several_ctas() -> None:

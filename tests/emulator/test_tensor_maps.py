@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tensor_kernels import DONE, SHARED, WAIT, load, multicast, noise, operand, reduce, run, store
-from tensor_model import Copy, aligned, random_copy
+from tensor_model import Copy, RowsCopy, aligned, random_copy
 
 from mlacademy.gpu import Device, KernelTrap, PtxInvalid, TensorMap
 
@@ -185,6 +185,7 @@ def test_coordinates_that_end_a_kernel_on_a_gpu_are_refused(at: Any, body: Any, 
             "tensor-map",
             "with a tensor map of the other mode; .im2col and its like need a map made for im2col",
         ),
+        ("{rows}", "tensor-map", "whose box has 8 rows; for four rows by their numbers, the box has one"),
         ("{flat}", "tensor-map", "gives 1 coordinates for a tensor map with 2 axes"),
         ("{add_s64}", "tensor-map", "on a tensor of int64, which has no reduction .add"),
         ("{inc}", "tensor-map", "on a tensor of float32, which has no reduction .inc"),
@@ -201,8 +202,15 @@ def test_copies_that_cannot_be_right_are_refused(body: str, rule: str, sentence:
     if "s64" in body:
         copy = plain(dtype="int64", dims=(16, 16), box=(8, 8))
     flat = load(copy).replace("tensor.2d", "tensor.1d").replace(operand(2), operand(1))
+    rows = load(RowsCopy(copy.tensor_map, (0, 0, 1, 2, 3), 0))
     text = body.format(
-        load=load(copy), flat=flat, inc=reduce(copy, "inc"), one=operand(1), im2col=im2col, add_s64=reduce(copy, "add")
+        rows=rows,
+        load=load(copy),
+        flat=flat,
+        inc=reduce(copy, "inc"),
+        one=operand(1),
+        im2col=im2col,
+        add_s64=reduce(copy, "add"),
     )
     error = trapped(copy, text)
     with pytest.raises(KernelTrap, match=sentence):

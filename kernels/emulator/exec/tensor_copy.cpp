@@ -5,7 +5,7 @@
 
 #include "exec/atomic.hpp"
 #include "exec/bulk.hpp"
-#include "exec/tensor_operand.hpp"
+#include "exec/tensor_box.hpp"
 
 namespace emu {
 namespace {
@@ -16,76 +16,6 @@ using tma::Box;
 using tma::Run;
 
 constexpr u64 kMulticast = 1, kPair = 2;  // with a CTA mask; the mbarrier may be in the pair's other CTA
-
-void check_global(Warp& w, const Instruction& i, int lane, const Box& box, bool write) {
-    const GlobalMemory& memory = w.cta().cluster().grid().memory;
-    const Range* range = nullptr;
-    for (const Run& run : box.runs) {
-        if (!run.inside()) continue;
-        if (range == nullptr || !range->holds(run.global, run.bytes))
-            range = memory.find(run.global, run.bytes);
-        const auto does = [&] {
-            return "'" + w.text(i) + (write ? "' writes " : "' reads ") + std::to_string(run.bytes) +
-                   " bytes ";
-        };
-        if (range == nullptr) {
-            std::string object;
-            const std::string place = memory.locate(run.global, object);
-            w.trap(i, 1u << lane,
-                   "Out of bounds: " + does() + place +
-                       "; the sizes or strides of its tensor map reach beyond the memory that it describes" +
-                       (write ? " (stores write whole units of 16 bytes)" : ""),
-                   run.global, object, "bounds");
-        }
-        if (write && !range->writable)
-            w.trap(i, 1u << lane,
-                   "Read-only memory: " + does() + "at byte " + std::to_string(run.global - range->begin) +
-                       " of '" + range->name + "'",
-                   run.global, range->name, "read-only");
-    }
-}
-
-// Resolves the box's place in shared memory; gives its offset in its CTA.
-u32 shared_place(Warp& w, const Instruction& i, int lane, Space space, u64 address, const TensorMap& map,
-                 Warp::Access access) {
-    if (address % 128 != 0)
-        w.trap(i, 1u << lane,
-               "'" + w.text(i) + "' on shared address " + std::to_string(address & kOffsetMask) +
-                   "; a box in shared memory begins at a multiple of 128 bytes. Declare it "
-                   "alignas(128), or alignas(1024) if it is swizzled",
-               address, w.cta().object_at(static_cast<u32>(address) & kOffsetMask), "alignment");
-    static_cast<void>(w.resolve(i, lane, space, address, tma::extent(map), access));
-    return static_cast<u32>(address) & kOffsetMask;
-}
-
-void merge(std::vector<Region>& regions) {
-    std::ranges::sort(regions, {}, &Region::address);
-    std::size_t kept = 0;
-    for (std::size_t k = 1; k < regions.size(); ++k) {
-        Region& last = regions[kept];
-        if (last.address + last.bytes == regions[k].address)
-            last.bytes += regions[k].bytes;
-        else
-            regions[++kept] = regions[k];
-    }
-    if (!regions.empty()) regions.resize(kept + 1);
-}
-
-std::vector<Region> global_regions(const Box& box) {
-    std::vector<Region> regions;
-    for (const Run& run : box.runs)
-        if (run.inside()) regions.push_back({Region::Where::global, 0, run.global, run.bytes});
-    merge(regions);
-    return regions;
-}
-std::vector<Region> shared_regions(const Box& box, u32 rank, bool outside_too) {
-    std::vector<Region> regions;
-    for (const Run& run : box.runs)
-        if (outside_too || run.inside())
-            regions.push_back({Region::Where::shared, rank, run.shared, run.bytes});
-    merge(regions);
-    return regions;
-}
 
 void fill(std::byte* place, u32 bytes, const TensorMap& map) {
     if (!map.fill_nan) {
@@ -120,14 +50,7 @@ void load_part(std::byte* shared, const Box& part, const TensorMap& map) {
     }
 }
 
-tma::Offsets offsets_of(Warp& w, int lane, const Operand* first, u32 count) {
-    tma::Offsets offsets{};
-    for (u32 k = 0; k < count; ++k)
-        offsets[k] = static_cast<u16>(w.in<u32>(first[k])[lane]);
-    return offsets;
-}
-
-// ops: [dst], [map, coordinates], [mbarrier], offsets of im2col, CTA mask?, policy?; target: rank
+// ops: [dst], [map, coordinates], [mbarrier], offsets of im2col, CTA mask?, policy?; target: coordinates
 Step load(Warp& w, const Instruction& i, u32 mask) {
     Cluster& cluster = w.cta().cluster();
     const u32 rank = i.target;
@@ -137,10 +60,8 @@ Step load(Warp& w, const Instruction& i, u32 mask) {
         if ((mask >> l & 1) == 0) continue;
         const TensorOperand t = tensor_operand(w, i, l, i.op + 1, rank, TensorAccess::load);
         const u64 to = w.address(i.op[0], l);
-        const u32 offset = shared_place(w, i, l, i.space, to, t.map, Warp::Access::write);
-        const Box box = space == 0 ? tma::box_at(t.map, t.at, offset, tma::Clip::elements)
-                                   : tma::pixels_at(t.map, t.at, offsets_of(w, l, &i.op[3 + rank], space),
-                                                    offset, tma::Clip::elements);
+        const u32 offset = shared_place(w, i, l, i.space, to, t, Warp::Access::write);
+        const Box box = box_of(w, i, l, t, &i.op[3 + rank], offset, tma::Clip::elements);
         check_global(w, i, l, box, false);
         const MbarrierRef named = (i.aux & kPair) != 0
                                       ? MbarrierRef::named(w, i, l, Space::shared_cluster, barrier_operand)
@@ -150,7 +71,7 @@ Step load(Warp& w, const Instruction& i, u32 mask) {
             if ((targets >> target & 1) == 0) continue;
             // With .cta_group::2 the even or the odd CTA of each pair is told, as the mbarrier operand says.
             const u32 told = (i.aux & kPair) != 0 ? (target & ~1u) | (named.cta().rank & 1) : target;
-            check_target(w, i, l, *cluster.cta(target), offset, tma::extent(t.map));
+            check_target(w, i, l, *cluster.cta(target), offset, t.extent);
             check_signalled(w, i, l, *cluster.cta(told), named.offset());
             std::byte* const shared = cluster.cta(target)->shared();
             for (Box& part : tma::split(box, cluster.parts(box.bytes / 16))) {
@@ -171,10 +92,9 @@ Step load(Warp& w, const Instruction& i, u32 mask) {
 template <class F>
 void store_box(Warp& w, const Instruction& i, int lane, AsyncKind kind, const TensorOperand& t, F put) {
     Cluster& cluster = w.cta().cluster();
-    const u32 offset = shared_place(w, i, lane, Space::shared, w.address(i.op[1 + i.target], lane), t.map,
-                                    Warp::Access::read);
-    const Box box = t.map.im2col ? tma::pixels_at(t.map, t.at, {}, offset, tma::Clip::units)
-                                 : tma::box_at(t.map, t.at, offset, tma::Clip::units);
+    const u32 offset =
+        shared_place(w, i, lane, Space::shared, w.address(i.op[1 + i.target], lane), t, Warp::Access::read);
+    const Box box = box_of(w, i, lane, t, nullptr, offset, tma::Clip::units);
     check_global(w, i, lane, box, true);
     const std::byte* const shared = w.cta().shared();
     for (Box& whole : tma::split(box, cluster.parts(box.bytes / 16))) {
@@ -201,7 +121,7 @@ void store_box(Warp& w, const Instruction& i, int lane, AsyncKind kind, const Te
 }
 
 Step store(Warp& w, const Instruction& i,
-           u32 mask) {  // ops: [map, coordinates], [src], policy?; target: rank
+           u32 mask) {  // ops: [map, coordinates], [src], policy?; target: coordinates
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
         const TensorOperand t = tensor_operand(w, i, l, i.op, i.target, TensorAccess::store);
@@ -237,7 +157,7 @@ void reduce_run(const Run& run, const std::byte* data, u64 function) {
     }
 }
 
-// ops: [map, coordinates], [src], policy?; target: rank; aux: the operation
+// ops: [map, coordinates], [src], policy?; target: coordinates; aux: the operation
 Step reduce(Warp& w, const Instruction& i, u32 mask) {
     const auto op = static_cast<Mod>(i.aux & 0xffff);
     for (int l = 0; l < 32; ++l) {
@@ -279,13 +199,14 @@ void select_tensor_load(const Choice& c, Instruction& i) {
         (c.has(Mod::multicast_cluster) ? kMulticast : u64{0}) | (c.has(Mod::cta_group_2) ? kPair : u64{0});
     const u32 space = c.has(Mod::im2col) ? i.target - 2 : 0;
     if (space != 0) i.aux |= kIm2col;
+    if (c.has(Mod::tile_gather4)) i.aux |= kFourRows;
     if ((i.aux & kMulticast) != 0 && i.op[3 + i.target + space].absent)
         throw SelectError("a CTA mask is missing", true);
     i.run = load;
 }
 void select_tensor_store(const Choice& c, Instruction& i) {
     i.target = static_cast<u32>(coordinates(c));
-    i.aux = c.has(Mod::im2col_no_offs) ? kIm2col : 0;
+    i.aux = c.has(Mod::im2col_no_offs) ? kIm2col : c.has(Mod::tile_scatter4) ? kFourRows : 0;
     i.run = store;
 }
 void select_tensor_reduce(const Choice& c, Instruction& i) {
@@ -297,7 +218,7 @@ void select_tensor_reduce(const Choice& c, Instruction& i) {
 }
 void select_tensor_prefetch(const Choice& c, Instruction& i) {
     i.target = static_cast<u32>(coordinates(c));
-    i.aux = c.has(Mod::im2col) ? kIm2col : 0;
+    i.aux = c.has(Mod::im2col) ? kIm2col : c.has(Mod::tile_gather4) ? kFourRows : 0;
     i.run = prefetch;
 }
 

@@ -139,23 +139,31 @@ tensor_map::TensorMap map_at(Warp& w, const Instruction& i, int lane, u64 addres
     return map;
 }
 
-TensorOperand tensor_operand(Warp& w, const Instruction& i, int lane, const Operand* first, u32 rank,
+TensorOperand tensor_operand(Warp& w, const Instruction& i, int lane, const Operand* first, u32 count,
                              TensorAccess access) {
     TensorOperand t{.map = map_at(w, i, lane, w.address(first[0], lane))};
-    if (t.map.rank != rank)
+    const bool rows = (i.aux & kFourRows) != 0;
+    if (t.map.rank != (rows ? 2 : count))
         w.trap(i, 1u << lane,
-               "'" + w.text(i) + "' gives " + std::to_string(rank) + " coordinates for a tensor map with " +
+               "'" + w.text(i) + "' gives " + std::to_string(count) + " coordinates for a tensor map with " +
                    std::to_string(t.map.rank) + " axes",
                0, {}, "tensor-map");
+    if (rows && t.map.box[1] != 1)
+        w.trap(i, 1u << lane,
+               "'" + w.text(i) + "' with a tensor map whose box has " + std::to_string(t.map.box[1]) +
+                   " rows; for four rows by their numbers, the box has one",
+               0, {}, "tensor-map");
+    t.extent = rows ? 4 * t.map.row_pitch() : tma::extent(t.map);
     if (t.map.im2col != ((i.aux & kIm2col) != 0))
         w.trap(i, 1u << lane,
                "'" + w.text(i) +
                    "' with a tensor map of the other mode; .im2col and its like need a map made "
                    "for im2col, all other copies a tiled one",
                0, {}, "tensor-map");
-    for (u32 axis = 0; axis < rank; ++axis) {
+    for (u32 axis = 0; axis < count; ++axis) {
         t.at[axis] = static_cast<s32>(w.in<u32>(first[1 + axis])[lane]);
-        if (access == TensorAccess::store && t.at[axis] < 0)
+        // A row that is to be left out may have any number outside of the tensor.
+        if (access == TensorAccess::store && t.at[axis] < 0 && !(rows && axis > 0))
             w.trap(i, 1u << lane,
                    "'" + w.text(i) + "' with coordinate c" + std::to_string(axis) + " = " +
                        std::to_string(t.at[axis]) +

@@ -10,14 +10,16 @@ namespace emu {
 // tensor map, and be acquired if the device has changed them.
 [[nodiscard]] tensor_map::TensorMap map_at(Warp& w, const Instruction& i, int lane, u64 address);
 
-// Operands `first` (the map) to first + rank (coordinates).
+// Operand `first` (the map) and the `count` coordinates after it.
 struct TensorOperand {
     tensor_map::TensorMap map;
     tma::Coordinates at{};
+    u32 extent = 0;  // bytes from the box's first to its last in shared memory
 };
 enum class TensorAccess : u8 { load, store };
-constexpr u64 kIm2col = u64{1} << 32;  // in `aux`: the instruction is of the im2col mode
+// In `aux`: the instruction is of the im2col mode; it has a column and four rows of a two-dimensional map.
+constexpr u64 kIm2col = u64{1} << 32, kFourRows = u64{1} << 33;
 [[nodiscard]] TensorOperand tensor_operand(Warp& w, const Instruction& i, int lane, const Operand* first,
-                                           u32 rank, TensorAccess access);
+                                           u32 count, TensorAccess access);
 
 }  // namespace emu

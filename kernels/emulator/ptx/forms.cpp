@@ -129,6 +129,7 @@ int vector_length(const Choice& choice) {
 }
 
 int coordinates(const Choice& choice) {
+    if (choice.has(Mod::tile_gather4) || choice.has(Mod::tile_scatter4)) return 5;
     constexpr Mod ranks[] = {Mod::n1d, Mod::n2d, Mod::n3d, Mod::n4d, Mod::n5d};
     return 1 + static_cast<int>(std::ranges::find_if(ranks, [&](Mod m) { return choice.has(m); }) - ranks);
 }

@@ -57,7 +57,8 @@ struct Form {
 [[nodiscard]] std::span<const Form> forms_of(std::string_view opcode);  // empty: unknown opcode
 [[nodiscard]] bool match(const Form& form, std::span<const std::string_view> parts, Choice& choice);
 [[nodiscard]] int vector_length(const Choice& choice);
-[[nodiscard]] int coordinates(const Choice& choice);  // of a tensor copy: 1 for .1d … 5 for .5d
+[[nodiscard]] int coordinates(
+    const Choice& choice);  // of a tensor copy: 1 for .1d … 5 for .5d, or a column and four rows
 // m, n and k of a modifier such as .m64n8k16; m is 0 where there is none.
 struct Shape {
     int m = 0, n = 0, k = 0;

@@ -65,6 +65,15 @@ class Walk {
         return std::move(box_);
     }
 
+    Box take_rows() {
+        for (std::uint32_t k = 1; k <= 4; ++k) {
+            const std::int64_t index = at_[k];
+            row(map_.address + static_cast<std::uint64_t>(index) * map_.pitch[1],
+                index >= 0 && static_cast<std::uint64_t>(index) < map_.dim[1]);
+        }
+        return std::move(box_);
+    }
+
   private:
     void next(Coordinates& pixel, std::uint32_t space) const {
         for (std::uint32_t axis = 1; axis <= space; ++axis) {
@@ -120,6 +129,10 @@ Box box_at(const TensorMap& map, const Coordinates& at, std::uint32_t shared, Cl
 Box pixels_at(const TensorMap& map, const Coordinates& at, const Offsets& offsets, std::uint32_t shared,
               Clip clip) {
     return Walk(map, at, shared, clip).take_pixels(offsets);
+}
+
+Box rows_at(const TensorMap& map, const Coordinates& at, std::uint32_t shared, Clip clip) {
+    return Walk(map, at, shared, clip).take_rows();
 }
 
 std::uint32_t extent(const TensorMap& map) {

@@ -59,6 +59,8 @@ enum class Clip : std::uint8_t { elements, units };
 // bounding box, then along the next, and to the next image; `offsets` are added to each one's place.
 [[nodiscard]] Box pixels_at(const TensorMap& map, const Coordinates& at, const Offsets& offsets,
                             std::uint32_t shared, Clip clip);
+// Four rows of a two-dimensional tensor, one below the other: at = {column, row 0, …, row 3}.
+[[nodiscard]] Box rows_at(const TensorMap& map, const Coordinates& at, std::uint32_t shared, Clip clip);
 // Bytes from the box's first to its last in shared memory, gaps included.
 [[nodiscard]] std::uint32_t extent(const TensorMap& map);
 // A box in about equal parts, each at least one unit of 16 bytes.
