@@ -1,31 +1,38 @@
-"""How many lane-instructions a second does the PTX emulator execute on one core?
+"""How fast is the PTX emulator, and how does it compare with Numba's CUDA simulator?
 
-    python benchmarks/emulator.py [--repeat 3] [--json results/emulator-cpu.json]
+    python benchmarks/emulator.py [--repeat 3] [--numba PYTHON] [--json PATH]
 
-The kernel is the inner loop of a sparse decode's producer: read 16 E4M3 codes and a tile scale from global memory,
-widen to half and to float, scale, round to bf16 and store 32 bytes to shared memory, then read them back and sum.
-Bounds checks cannot be switched off; `all` adds races, the proxy rule, initialisation and barriers. A second kernel
-diverges in every round. A third multiplies with wgmma and the exact arithmetic of the tensor core, in floating-point
-operations a second; on a busy machine its processor time says more than the clock's, so both are kept.
+The first kernel is the inner loop of a sparse decode's producer: read 16 E4M3 codes and a tile scale from global
+memory, widen to half and to float, scale, round to bf16 and store 32 bytes to shared memory, then read them back and
+sum. Bounds checks cannot be switched off; `race` adds data races, `all` also the proxy rule, initialisation and
+barriers. A second kernel diverges in every round. Then wgmma with the exact arithmetic of the tensor core, two
+clusters on two threads, a launch of one warp, and the compiler. `--numba` names a Python that has Numba (an
+environment of its own): its simulator runs saxpy, a tiled matrix product and a reduction, the same algorithms on the
+same sizes as our CUDA C++.
+One thread unless said otherwise; take the figures on a quiet machine: the load at the start is kept.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
+import os
 import struct
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "emulator"))
+from _table import Row, Times, finish, machine, parser, progress
 from ptxrun import pack_params
 from wgmma_ptx import COMMIT, FENCE, SMEM, Form, Place, kernel, wait
 
-from mlacademy import _emulator
+from mlacademy import _emulator, gpu
+from mlacademy.gpu.disk_cache import DiskCache
 
 HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
 WIDEN = "\n".join(
@@ -64,25 +71,93 @@ NEXT: add.s32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, %r1; @%p2 bra LOOP;
 }}"""
 
 
-def run(
-    text: str, arrays: list[np.ndarray], rounds: int, block: int, repeat: int, **options: object
-) -> tuple[int, float]:
-    """Lane-instructions of one launch, and the shortest of `repeat` times in seconds."""
+SAME_AS_NUMBA = r"""
+extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+extern "C" __global__ void product(const float* a, const float* b, float* c, int n) {
+    __shared__ float left[16][16], right[16][16];
+    int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx;
+    float total = 0;
+    for (int k = 0; k < n; k += 16) {
+        left[ty][tx] = a[row * n + k + tx];
+        right[ty][tx] = b[(k + ty) * n + col];
+        __syncthreads();
+        for (int j = 0; j < 16; ++j) total += left[ty][j] * right[j][tx];
+        __syncthreads();
+    }
+    c[row * n + col] = total;
+}
+extern "C" __global__ void reduction(const float* x, float* out, int n) {
+    __shared__ float part[128];
+    float total = 0;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) total += x[i];
+    part[threadIdx.x] = total;
+    __syncthreads();
+    for (int step = 64; step > 0; step /= 2) {
+        if (threadIdx.x < step) part[threadIdx.x] += part[threadIdx.x + step];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) atomicAdd(out, part[0]);
+}
+"""
+LINES = 400
+
+
+def timed(call: Callable[[], object], repeat: int) -> Times:
+    """Seconds of `repeat` calls after one that warms up."""
+    call()
+    seconds = []
+    for _ in range(repeat):
+        began = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - began)
+    return Times(sorted(seconds)[len(seconds) // 2], min(seconds), max(seconds), repeat)
+
+
+def ready(text: str, arrays: list[np.ndarray], *scalars: int) -> Callable[..., dict[str, int]]:
+    """A launch of the text's kernel on these arguments, waiting for its shape and options."""
     program = _emulator.Program(text)
     kernel = program.kernels[0]
-    params = b"".join(struct.pack("<Q", a.ctypes.data) for a in arrays) + struct.pack("<I", rounds)
+    params = b"".join(struct.pack("<Q", a.ctypes.data) for a in arrays) + b"".join(
+        struct.pack("<I", n) for n in scalars
+    )
     buffers = [(a.ctypes.data, a.nbytes, p["name"], True) for a, p in zip(arrays, kernel["params"], strict=False)]
-    one = (1, 1, 1)
-    best, lanes = float("inf"), 0
-    for _ in range(repeat):
-        start = time.perf_counter()
-        result = _emulator.launch(program, kernel["name"], one, (block, 1, 1), one, 0, params, buffers, options)
-        best, lanes = min(best, time.perf_counter() - start), result["lane_instructions"]
-    return lanes, best
+
+    def launch(grid: int, block: int, **options: object) -> dict[str, int]:
+        one = (1, 1, 1)
+        return _emulator.launch(program, kernel["name"], (grid, 1, 1), (block, 1, 1), one, 0, params, buffers, options)
+
+    return launch
 
 
-def multiply(form: Form, rounds: int, repeat: int, **options: object) -> tuple[float, float, float]:
-    """Operations of `rounds` times four wgmmas on swizzled tiles; the shortest seconds by clock and by processor."""
+def lanes(repeat: int) -> list[Row]:
+    """Lane-instructions a second."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 0x7F, 128 * 16, dtype=np.uint8)
+    scales, out = rng.random(16, dtype=np.float32), np.zeros(128, np.uint32)
+    dequantise = ready(DEQUANTISE, [codes, scales, out], 5000)
+    diverge = ready(DIVERGE, [out], 20000)
+    rows = []
+    for name, launch, check, goal in (
+        ("FP8 dequantise and store, bounds", dequantise, (), 0.3),
+        ("FP8 dequantise and store, bounds and races", dequantise, ("race",), 0.05),
+        ("FP8 dequantise and store, all checks", dequantise, ("all",), None),
+        ("loop that diverges, bounds", diverge, (), None),
+        ("loop that diverges, all checks", diverge, ("all",), None),
+    ):
+        progress(name)
+        count = launch(1, 128, check=check)["lane_instructions"]
+        times = timed(lambda launch=launch, check=check: launch(1, 128, check=check), repeat)
+        rows.append(Row(name, count / times.least / 1e9, None, "", "G lane-instr/s", goal, {"ours": times}))
+    return rows
+
+
+def multiply(form: Form, rounds: int, repeat: int, check: tuple[str, ...], goal: float | None) -> Row:
+    """Exact wgmma on swizzled tiles, four in a group."""
+    name = f"wgmma {form.opcode.removeprefix('wgmma.mma_async.sync.aligned.')}, {'all checks' if check else 'bounds'}"
+    progress(name)
     chain = " ".join(form.line("%a", "%b", "1") for _ in range(4))
     body = f"""mov.u32 %t4, 0; LOOP: {FENCE} {chain} {COMMIT} {wait()}
     add.u32 %t4, %t4, 1; setp.lt.u32 %q1, %t4, {rounds}; @%q1 bra LOOP;"""
@@ -92,55 +167,105 @@ def multiply(form: Form, rounds: int, repeat: int, **options: object) -> tuple[f
     places = [Place(start, 16, 1024, 128).bits for start in (0, 16384)]
     args = (image, np.zeros((4, 128), np.uint32), c, np.zeros_like(c), *places, 1)
     params, buffers = pack_params(program.kernels[0], args)
-    clock = processor = float("inf")
-    one = (1, 1, 1)
-    for _ in range(repeat):
-        began = time.perf_counter(), time.process_time()
-        _emulator.launch(program, "k", one, (128, 1, 1), one, SMEM, params, buffers, options)
-        clock = min(clock, time.perf_counter() - began[0])
-        processor = min(processor, time.process_time() - began[1])
-    return 2.0 * 64 * form.n * form.k * 4 * rounds, clock, processor
+    one, options = (1, 1, 1), {"check": check}
+    times = timed(lambda: _emulator.launch(program, "k", one, (128, 1, 1), one, SMEM, params, buffers, options), repeat)
+    operations = 2.0 * 64 * form.n * form.k * 4 * rounds
+    return Row(name, operations / times.least / 1e9, None, "", "GFLOP/s", goal, {"ours": times})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeat", type=int, default=3, help="launches of each kernel; the fastest counts")
-    parser.add_argument("--json", type=Path, help="also write the numbers here")
-    options = parser.parse_args()
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 0x7F, 128 * 16, dtype=np.uint8)
-    scales = rng.random(16, dtype=np.float32)
-    out = np.zeros(128, np.uint32)
-    cases = {
-        "dequantise and store": (DEQUANTISE, [codes, scales, out], 5000, 128),
-        "divergent loop": (DIVERGE, [out], 20000, 128),
+def two_clusters(repeat: int) -> Row:
+    """Two clusters on two threads beside two on one."""
+    progress("two clusters on two threads")
+    codes, scales = np.zeros(128 * 16, np.uint8), np.ones(16, np.float32)
+    launch = ready(DEQUANTISE, [codes, scales, np.zeros(128, np.uint32)], 10000)
+    both = {n: timed(lambda n=n: launch(2, 128, threads=n, check=()), repeat) for n in (1, 2)}
+    ours, peer = 2 / both[2].least, 2 / both[1].least
+    is_what = "the same two clusters on one thread"
+    return Row(
+        "two clusters on two threads", ours, peer, is_what, "clusters/s", 1.8 * peer, {"ours": both[2], "peer": both[1]}
+    )
+
+
+def tiny_launch(repeat: int) -> Row:
+    progress("a launch of one warp")
+    launch = ready(DIVERGE, [np.zeros(32, np.uint32)], 1)
+    times = timed(lambda: launch(1, 32), max(repeat, 50))
+    return Row("a launch of one warp", times.median * 1e3, None, "", "ms", 1.0, {"ours": times})
+
+
+def compiler(repeat: int) -> list[Row]:
+    """A kernel of 400 lines, compiled cold and found in the cache."""
+    progress("the compiler")
+    lines = [
+        f"    x[{i % 7}] = x[{i % 5}] * {i}.5f + __shfl_xor_sync(~0u, x[{i % 3}], {1 << i % 5});"
+        for i in range(LINES - 6)
+    ]
+
+    def source(number: int) -> str:
+        head = f'extern "C" __global__ void long_kernel_{number}(float* out) {{\n    float x[7] = {{}};\n'
+        return head + "\n".join(lines) + "\n    out[threadIdx.x] = x[0] + x[3];\n}\n"
+
+    with tempfile.TemporaryDirectory() as folder:
+        cache = DiskCache(Path(folder))
+        gpu.compile('extern "C" __global__ void warm() {}', arch="sm_90a", cache=cache)
+        cold = []
+        for number in range(repeat):
+            began = time.perf_counter()
+            gpu.compile(source(number), arch="sm_90a", cache=cache)
+            cold.append(time.perf_counter() - began)
+        warm = timed(lambda: gpu.compile(source(0), arch="sm_90a", cache=cache), max(repeat, 20))
+    first = Times(sorted(cold)[len(cold) // 2], min(cold), max(cold), len(cold))
+    return [
+        Row(f"compile a kernel of {LINES} lines, cold", first.median, None, "", "s", 2.5, {"ours": first}),
+        Row(f"compile a kernel of {LINES} lines, cached", warm.median * 1e3, None, "", "ms", 5.0, {"ours": warm}),
+    ]
+
+
+def beside_numba(python: Path, repeat: int) -> list[Row]:
+    """Three kernels beside Numba's CUDA simulator."""
+    progress("Numba's CUDA simulator")
+    script = Path(__file__).with_name("_numba_simulator.py")
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    done = subprocess.run([str(python), str(script)], env=environment, capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout)
+    device, rng = gpu.Device("emulator", check=()), np.random.default_rng(0)
+    module = gpu.compile(SAME_AS_NUMBA, arch="sm_90a")
+    x, y = (rng.standard_normal(4096).astype(np.float32) for _ in range(2))
+    a, b = (rng.integers(-8, 8, (48, 48)).astype(np.float32) for _ in range(2))
+    c, out = np.zeros((48, 48), np.float32), np.zeros(1, np.float32)
+    launches = {
+        "saxpy": ("saxpy", gpu.LaunchPlan(32, 128), [4096, 2.0, x, y]),
+        "tiled matmul": ("product", gpu.LaunchPlan((3, 3), (16, 16)), [a, b, c, 48]),
+        "reduction": ("reduction", gpu.LaunchPlan(4, 128), [x, out, 4096]),
     }
     rows = []
-    print(f"{'kernel':24} {'checks':>7} {'lane-instructions':>18} {'seconds':>9} {'G/s':>7}")
-    for name, (text, arrays, rounds, block) in cases.items():
-        for check in ("bounds", "all"):
-            lanes, seconds = run(text, arrays, rounds, block, options.repeat, check=(check,))
-            speed = lanes / seconds
-            rows.append(
-                {"kernel": name, "checks": check, "lane_instructions": lanes, "seconds": seconds, "per_second": speed}
-            )
-            print(f"{name:24} {check:>7} {lanes:18,} {seconds:9.3f} {speed / 1e9:7.3f}")
-    print(f"{'wgmma':40} {'checks':>7} {'GFLOP':>9} {'seconds':>9} {'GFLOP/s':>8} {'processor':>10}")
-    for form in (Form("f32", "bf16", "bf16", 256), Form("f32", "bf16", "bf16", 64), Form("f32", "e4m3", "e4m3", 128)):
-        for check in ("bounds", "all"):
-            operations, clock, processor = multiply(form, 40, options.repeat, check=(check,))
-            name = form.opcode.removeprefix("wgmma.mma_async.sync.aligned.")
-            row = {"kernel": name, "checks": check, "operations": operations, "seconds": clock}
-            rows.append(row | {"per_second": operations / clock, "per_processor_second": operations / processor})
-            speeds = f"{operations / clock / 1e9:8.2f} {operations / processor / 1e9:10.2f}"
-            print(f"{name:40} {check:>7} {operations / 1e9:9.2f} {clock:9.3f} {speeds}")
-    empty = [run(DIVERGE, [out], 1, 32, 20)[1]]
-    print(f"a launch of one warp: {empty[0] * 1e6:.0f} µs")
-    rows.append({"kernel": "one warp", "seconds": empty[0]})
-    if options.json:
-        record = {"machine": platform.processor() or platform.machine(), "threads": 1, "rows": rows}
-        options.json.write_text(json.dumps(record, indent=2) + "\n")
+    for name, (entry, plan, args) in launches.items():
+        times = timed(
+            lambda entry=entry, plan=plan, args=args: device.launch(module[entry], plan, args), max(repeat, 10)
+        )
+        peer = theirs[name]
+        kept = {"ours": times, "peer": Times(peer, peer, peer, 3)}
+        rows.append(
+            Row(f"{name} beside Numba", times.least * 1e3, peer * 1e3, "Numba's CUDA simulator", "ms", None, kept)
+        )
+    assert (c == a @ b).all()
+    return rows
+
+
+def main() -> int:
+    options = parser(__doc__ or "", "emulator")
+    options.add_argument("--repeat", type=int, default=3, help="runs of each row; the fastest counts for throughput")
+    options.add_argument("--numba", type=Path, metavar="PYTHON", help="a Python that has Numba, for the last rows")
+    given = options.parse_args()
+    about = machine()
+    rows = lanes(given.repeat)
+    for form, goal in ((Form("f32", "bf16", "bf16", 256), 2.0), (Form("f32", "e4m3", "e4m3", 128), 2.0)):
+        rows += [multiply(form, 40, given.repeat, (), goal), multiply(form, 40, given.repeat, ("all",), None)]
+    rows += [two_clusters(given.repeat), tiny_launch(given.repeat), *compiler(given.repeat)]
+    if given.numba:
+        rows += beside_numba(given.numba, given.repeat)
+    return finish("The PTX emulator", rows, given.json, about={"machine": about})
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

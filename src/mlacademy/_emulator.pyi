@@ -116,3 +116,6 @@ def launch(
     `buffers` are (address, bytes, name, writable), and where it is known (…, shape, bytes of an element, address of a
     map with one byte for each byte that has been written, or 0); options: check, seed, order, step_budget, threads.
     """
+
+def launch_sequence(launches: Sequence[tuple[Any, ...]]) -> list[Statistics]:
+    """Run kernels in stream order: tuples of `launch`'s arguments and whether the launch is programmatic."""

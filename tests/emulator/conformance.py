@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from formtable import BITS, FORMS, Form, operand_type, sample
@@ -15,7 +17,7 @@ Model = Callable[[Form, tuple[str, ...], tuple[int, ...]], tuple[int | None, ...
 PATTERNS = {
     16: [
         *(0, 1, 0x8000, 0x8001, 0x03FF, 0x0400, 0x3C00, 0x3C01, 0xBC00, 0x7BFF, 0x7C00, 0xFC00, 0x7C01, 0x7FFF, 0x3F80),
-        *(0x3F81, 0x007F, 0x0080, 0x7F7F, 0x7F80, 0xFF80, 0x7FC0, 0x4248),
+        *(0x3F81, 0x007F, 0x0080, 0x7F7F, 0x7F80, 0xFF80, 0x7FC0, 0x4248, 0x7FF7, 0xFFF7),
     ],
     32: [
         *(0, 1, 0x80000000, 0x80000001, 0x007FFFFF, 0x00800000, 0x3F800000, 0x3F800001, 0xBF800000, 0x7F7FFFFF),
@@ -84,8 +86,19 @@ def row_id(form: Form) -> str:
     return f"{form.where}-{form.opcode}"
 
 
-def check(form: Form, model: Model, limit: int = 24) -> None:
-    """Runs spellings of the row and compares every output of every element with the model's."""
+@dataclass(frozen=True)
+class Spelling:
+    """One spelling of a row over `COUNT` operand tuples: ``inputs`` in PTX order, constants included."""
+
+    mods: tuple[str, ...]
+    line: str
+    inputs: list[list[int]]
+    arrays: list[np.ndarray[Any, Any]]
+    outputs: list[int]
+
+
+def spellings(form: Form, limit: int) -> Iterator[Spelling]:
+    """Spellings of a row with operands: adversarial and random, always the same."""
     chooser = random.Random(form.where)
     for mods in sample(form, limit):
         names, inputs, outputs, types = [], [], [], []
@@ -110,12 +123,18 @@ def check(form: Form, model: Model, limit: int = 24) -> None:
         arrays = [
             np.array(inputs[at], bool) if bits == 1 else np.array(inputs[at], ARRAY[max(bits, 8)]) for at, bits in types
         ]
-        results = run_elementwise(line, arrays, outputs)
-        for element, sources in enumerate(zip(*inputs, strict=True)):
-            expected = model(form, mods, sources)
+        yield Spelling(mods, line, inputs, arrays, outputs)
+
+
+def check(form: Form, model: Model, limit: int = 24) -> None:
+    """Runs spellings of the row and compares every output of every element with the model's."""
+    for one in spellings(form, limit):
+        results = run_elementwise(one.line, one.arrays, one.outputs)
+        for element, sources in enumerate(zip(*one.inputs, strict=True)):
+            expected = model(form, one.mods, sources)
             got = tuple(int(result[element]) for result in results)
             for want, have in zip(expected, got, strict=True):
                 assert want is None or want == have, (
-                    f"{line} of {[hex(s) for s in sources]} gives {[hex(g) for g in got]}, "
+                    f"{one.line} of {[hex(s) for s in sources]} gives {[hex(g) for g in got]}, "
                     f"the model {[None if w is None else hex(w) for w in expected]}"
                 )

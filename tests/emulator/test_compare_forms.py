@@ -83,7 +83,7 @@ def set_model(form: Form, mods: Mods, args: Args) -> tuple[int, ...]:
         one = TRUE[kind[:-2]]
         low = compare(mods[0], kind[:-2], a & 0xFFFF, b & 0xFFFF, ftz)
         high = compare(mods[0], kind[:-2], a >> 16, b >> 16, ftz)
-        return (one * low | one * high << 16,)
+        return (one * combine(mods, low, c) | one * combine(mods, high, c) << 16,)
     return (TRUE[to] if combine(mods, compare(mods[0], kind, a, b, ftz), c) else 0,)
 
 

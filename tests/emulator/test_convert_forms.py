@@ -82,7 +82,7 @@ def float_to_int(form: Form, mods: Mods, args: Args) -> tuple[int | None, ...]:
 
 def float_to_float(form: Form, mods: Mods, args: Args) -> tuple[int, ...]:
     to, source = types_of(mods)
-    if to == source and to != "f16" and not set(mods) - {to}:
+    if to == source and to not in ("f16", "bf16") and not set(mods) - {to}:
         return args  # a move
     x = source_value(() if to == "f16" else mods, args[0], source)
     if x == "nan" and "sat" not in mods:

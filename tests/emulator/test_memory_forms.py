@@ -36,7 +36,7 @@ def spellings(form: Form, limit: int = 30) -> list[tuple[str, ...]]:
     for mods in sample(form, limit):
         spaces = [mod for mod in mods if mod.split("::")[0] in ("const", "local", "param")]
         count = {"v2": 2, "v4": 4}.get(next((mod for mod in mods if mod in ("v2", "v4")), ""), 1)
-        if not spaces and count * BITS[types_of(mods)[0]] <= 128:
+        if not spaces and "v8" not in mods and count * BITS[types_of(mods)[0]] <= 128:
             chosen.append(tuple(mod for mod in mods if mod != "L2::cache_hint"))
     return chosen
 

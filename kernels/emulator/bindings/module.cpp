@@ -12,6 +12,7 @@
 #include "bindings/trace.hpp"
 #include "ir/errors.hpp"
 #include "machine/machine.hpp"
+#include "machine/sequence.hpp"
 #include "ptx/program.hpp"
 
 namespace py = pybind11;
@@ -161,6 +162,8 @@ std::string show(const Triple& t) {
     return "(" + std::to_string(t[0]) + ", " + std::to_string(t[1]) + ", " + std::to_string(t[2]) + ")";
 }
 
+constexpr std::uint64_t kMostLocalBytes = std::uint64_t{1} << 31;
+
 void check(const Kernel& kernel, const Launch& launch) {
     const auto bad = [](const std::string& text) { throw LaunchInvalid(text); };
     const auto volume = [](const Triple& t) { return std::uint64_t{t[0]} * t[1] * t[2]; };
@@ -195,6 +198,12 @@ void check(const Kernel& kernel, const Launch& launch) {
     if (shared > kMaxSharedBytes)
         bad("smem_bytes: a block may have " + std::to_string(kMaxSharedBytes) +
             " bytes of shared memory, static and dynamic together; got " + std::to_string(shared));
+    const std::uint64_t local =
+        kernel.local_bytes * ((volume(launch.block) + 31) / 32 * 32) * volume(launch.cluster);
+    if (local > kMostLocalBytes)
+        bad("block: " + std::to_string(kernel.local_bytes) + " bytes of local memory a thread make " +
+            std::to_string(local) + " bytes a cluster, more than the " + std::to_string(kMostLocalBytes) +
+            " that the emulator gives");
     if (launch.params.size() != kernel.param_bytes)
         bad("params: the kernel takes " + std::to_string(kernel.param_bytes) + " bytes, got " +
             std::to_string(launch.params.size()));
@@ -244,16 +253,17 @@ Options read_options(const py::dict& given) {
     return o;
 }
 
-// Runs the grid on a thread of its own, so that this one can look for Ctrl-C.
-Statistics run(Grid& grid) {
+// Runs a grid or a sequence on a thread of its own, so that this one can look for Ctrl-C.
+template <class Work>
+auto run(Work& work) {
     std::mutex mutex;
     std::condition_variable finished;
     bool done = false;
-    Statistics result;
+    decltype(work.run()) result;
     std::exception_ptr error;
     std::thread worker([&] {
         try {
-            result = grid.run();
+            result = work.run();
         } catch (...) {
             error = std::current_exception();
         }
@@ -268,7 +278,7 @@ Statistics run(Grid& grid) {
             lock.unlock();
             {
                 const py::gil_scoped_acquire gil;
-                if (!interrupted && PyErr_CheckSignals() != 0) interrupted = true, grid.stop();
+                if (!interrupted && PyErr_CheckSignals() != 0) interrupted = true, work.stop();
             }
             lock.lock();
         }
@@ -282,34 +292,74 @@ Statistics run(Grid& grid) {
     return result;
 }
 
-py::dict launch(const Program& program, const std::string& name, Triple grid, Triple block, Triple cluster,
-                std::uint32_t smem_bytes, const py::bytes& params, const std::vector<py::tuple>& buffers,
-                const py::dict& options, const std::shared_ptr<EventLog>& log) {
+// One launch as Python gives it, checked.
+struct Prepared {
+    std::unique_ptr<Launch> launch;
+    const Kernel* kernel;
+    GlobalMemory memory;
+};
+
+Prepared prepare(const Program& program, const std::string& name, Triple grid, Triple block, Triple cluster,
+                 std::uint32_t smem_bytes, const py::bytes& params, const std::vector<py::tuple>& buffers,
+                 const py::dict& options, EventLog* log) {
     const Kernel* kernel = program.find(name);
     if (kernel == nullptr) throw LaunchInvalid("kernel: the program has no kernel '" + name + "'");
-    Launch l{grid, block, cluster, smem_bytes, {}, read_options(options), log.get()};
+    auto launch =
+        std::make_unique<Launch>(Launch{grid, block, cluster, smem_bytes, {}, read_options(options), log});
     const std::string_view bytes = params;
     for (const char c : bytes)
-        l.params.push_back(static_cast<std::byte>(c));
-    check(*kernel, l);
+        launch->params.push_back(static_cast<std::byte>(c));
+    check(*kernel, *launch);
     GlobalMemory memory;
     for (const py::tuple& buffer : buffers)
         memory.add(read_buffer(buffer));
     for (const GlobalObject& g : program.globals())
         memory.add({g.address, g.size, g.name, !g.constant});
     memory.seal();
+    return {std::move(launch), kernel, std::move(memory)};
+}
 
-    Statistics s;
-    {
-        const py::gil_scoped_release unlocked;
-        Grid machine(*kernel, l, std::move(memory));
-        s = run(machine);
-    }
+py::dict report(const Statistics& s) {
     py::dict d;
     d["instructions"] = s.instructions, d["lane_instructions"] = s.lane_instructions,
     d["clusters"] = s.clusters;
     d["output"] = py::str(py::bytes(s.output).attr("decode")("utf-8", "replace"));
     return d;
+}
+
+py::dict launch(const Program& program, const std::string& name, Triple grid, Triple block, Triple cluster,
+                std::uint32_t smem_bytes, const py::bytes& params, const std::vector<py::tuple>& buffers,
+                const py::dict& options, const std::shared_ptr<EventLog>& log) {
+    Prepared p =
+        prepare(program, name, grid, block, cluster, smem_bytes, params, buffers, options, log.get());
+    Statistics s;
+    {
+        const py::gil_scoped_release unlocked;
+        Grid machine(*p.kernel, *p.launch, std::move(p.memory));
+        s = run(machine);
+    }
+    return report(s);
+}
+
+// Several launches in stream order: tuples of launch's arguments and whether the launch is programmatic.
+py::list launch_sequence(const std::vector<py::tuple>& launches) {
+    Sequence sequence;
+    for (const py::tuple& t : launches) {
+        Prepared p = prepare(t[0].cast<const Program&>(), t[1].cast<std::string>(), t[2].cast<Triple>(),
+                             t[3].cast<Triple>(), t[4].cast<Triple>(), t[5].cast<std::uint32_t>(),
+                             t[6].cast<py::bytes>(), t[7].cast<std::vector<py::tuple>>(),
+                             t[8].cast<py::dict>(), nullptr);
+        sequence.add(std::move(p.launch), *p.kernel, std::move(p.memory), t[9].cast<bool>());
+    }
+    std::vector<Statistics> all;
+    {
+        const py::gil_scoped_release unlocked;
+        all = run(sequence);
+    }
+    py::list reports;
+    for (const Statistics& s : all)
+        reports.append(report(s));
+    return reports;
 }
 
 }  // namespace
@@ -353,6 +403,7 @@ PYBIND11_MODULE(_emulator, m) {
     m.def("launch", &launch, py::arg("program"), py::arg("kernel"), py::arg("grid"), py::arg("block"),
           py::arg("cluster"), py::arg("smem_bytes"), py::arg("params"), py::arg("buffers"),
           py::arg("options"), py::arg("log") = nullptr);
+    m.def("launch_sequence", &launch_sequence, py::arg("launches"));
     add_trace(m);
     add_numerics(m);
 }

@@ -64,6 +64,8 @@ std::string waits_on(const Cta& cta, Warp& warp, const Split& s) {
         case Wait::Kind::registers:
             return "registers: it needs " + std::to_string(s.wait.value) + " more, and " +
                    std::to_string(cta.free_registers) + " of the CTA's are free";
+        case Wait::Kind::grid:
+            return "the grid before this one";
         case Wait::Kind::none:
             return "nothing";
     }

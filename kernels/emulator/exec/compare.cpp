@@ -199,7 +199,7 @@ Step setp_pair(Warp& w, const Instruction& i, u32 mask) {
     const std::byte *a = w.in<std::byte>(i.op[2]), *b = w.in<std::byte>(i.op[3]);
     const u32 low = comparer(c, type, ftz)(a, b), high = comparer(c, type, ftz, true)(a, b);
     w.set_pred(i.op[0], combine(i.target, low, other), mask);
-    w.set_pred(i.op[1], combine(i.target, high, other), mask);
+    if (!i.op[1].absent) w.set_pred(i.op[1], combine(i.target, high, other), mask);
     return Step::next;
 }
 // True: all ones for integers, 1.0 for floats.
@@ -210,6 +210,13 @@ Step set(Warp& w, const Instruction& i, u32 mask) {
     each_lane(w.out<u32>(i.op[0]), mask, [=](int l) { return (r >> l & 1) != 0 ? True : 0u; });
     return Step::next;
 }
+Handler setter(Type to) {
+    return to == Type::f32     ? set<0x3f800000>
+           : to == Type::f16   ? set<0x3c00>
+           : to == Type::bf16  ? set<0x3f80>
+           : bits_of(to) == 16 ? set<0xffff>
+                               : set<~0u>;
+}
 template <bool Bf16>
 Step set_pair(Warp& w, const Instruction& i, u32 mask) {
     const auto c = static_cast<Cmp>(i.aux & 0xff);
@@ -217,7 +224,9 @@ Step set_pair(Warp& w, const Instruction& i, u32 mask) {
     const bool ftz = (i.aux & 0x100) != 0;
     constexpr u32 one = Bf16 ? 0x3f80 : 0x3c00;
     const std::byte *a = w.in<std::byte>(i.op[1]), *b = w.in<std::byte>(i.op[2]);
-    const u32 low = comparer(c, type, ftz)(a, b), high = comparer(c, type, ftz, true)(a, b);
+    const u32 other = i.target != 0 ? w.pred(i.op[3]) : 0;
+    const u32 low = combine(i.target, comparer(c, type, ftz)(a, b), other),
+              high = combine(i.target, comparer(c, type, ftz, true)(a, b), other);
     each_lane(w.out<u32>(i.op[0]), mask,
               [=](int l) { return (low >> l & 1) * one | (high >> l & 1) * (one << 16); });
     return Step::next;
@@ -267,7 +276,6 @@ void select_setp_half(const Choice& c, Instruction& i) {
     i.run = setp_half;
 }
 void select_setp_pair(const Choice& c, Instruction& i) {
-    if (i.op[1].absent) throw SelectError("a packed comparison needs two predicates p|q", true);
     i.target = combining(c);
     i.aux = pair_aux(c);
     i.run = c.type(0) == Type::f16x2 ? setp_pair<false> : setp_pair<true>;
@@ -275,7 +283,7 @@ void select_setp_pair(const Choice& c, Instruction& i) {
 void select_set(const Choice& c, Instruction& i) {
     i.target = combining(c);
     i.aux = reinterpret_cast<u64>(comparer(comparison(c), c.type(1), false));
-    i.run = c.type(0) == Type::f32 ? set<0x3f800000> : set<~0u>;
+    i.run = setter(c.type(0));
 }
 void select_set_float(const Choice& c, Instruction& i) {
     i.target = combining(c);
@@ -286,11 +294,7 @@ void select_set_float(const Choice& c, Instruction& i) {
         return;
     }
     i.aux = reinterpret_cast<u64>(comparer(comparison(c), c.type(1), c.has(Mod::ftz)));
-    i.run = to == Type::f32     ? set<0x3f800000>
-            : to == Type::f16   ? set<0x3c00>
-            : to == Type::bf16  ? set<0x3f80>
-            : bits_of(to) == 16 ? set<0xffff>
-                                : set<~0u>;
+    i.run = setter(to);
 }
 void select_selp(const Choice& c, Instruction& i) {
     i.run = bits_of(c.type(0)) == 64 ? selp<u64> : selp<u32>;

@@ -33,6 +33,16 @@ Step leave(Warp& w, const Instruction& i, u32 mask) {
 Step trap(Warp& w, const Instruction& i, u32 mask) {
     w.trap(i, mask, "The kernel executed '" + w.text(i) + "'");
 }
+// Ends the turn, so that a dependent grid may start between this instruction and the next.
+Step launch_dependents(Warp& w, const Instruction&, u32) {
+    w.cta().let_dependents_start();
+    return Step::yield;
+}
+Step grid_wait(Warp& w, const Instruction&, u32) {
+    w.split().resumed = false;
+    if (!w.cta().cluster().grid().may_go_on()) return w.park({.kind = Wait::Kind::grid});
+    return Step::next;
+}
 Step nanosleep(Warp&, const Instruction&, u32) {
     return Step::yield;
 }
@@ -161,6 +171,9 @@ void select_ret(const Choice&, Instruction& i) {
 }
 void select_trap(const Choice&, Instruction& i) {
     i.run = trap;
+}
+void select_griddepcontrol(const Choice& c, Instruction& i) {
+    i.run = c.has(Mod::wait) ? grid_wait : launch_dependents;
 }
 void select_nanosleep(const Choice&, Instruction& i) {
     i.run = nanosleep;

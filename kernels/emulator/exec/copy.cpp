@@ -18,12 +18,17 @@ Cluster& cluster_of(const Warp& w) {
 // ---- cp.async: 4, 8 or 16 bytes a thread, in groups of the thread
 // -----------------------------------------------------------
 
-Step cp_async(Warp& w, const Instruction& i, u32 mask) {  // ops: [dst], [src], size, source size?, policy?
+// ops: [dst], [src], size, source size or a predicate that says to ignore the source?, policy?
+Step cp_async(Warp& w, const Instruction& i, u32 mask) {
     Cluster& cluster = cluster_of(w);
     const u32 size = static_cast<u32>(i.op[2].imm);
+    const u32 ignored = i.op[3].bits == 1 && !i.op[3].absent ? w.pred(i.op[3]) : 0;
     for (int l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) continue;
-        const u32 given = i.op[3].absent ? size : w.in<u32>(i.op[3])[l];
+        const u32 given = i.op[3].absent            ? size
+                          : i.op[3].bits != 1       ? w.in<u32>(i.op[3])[l]
+                          : (ignored >> l & 1) != 0 ? 0
+                                                    : size;
         if (given > size)
             w.trap(i, 1u << l,
                    "'" + w.text(i) + "' with a source size of " + std::to_string(given) +

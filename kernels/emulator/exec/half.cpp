@@ -45,7 +45,11 @@ u16 one(const u16* x, Around how) {
         return finish<F>(add_to_odd(double{a} * double{b}, start<F>(x[2], how)), how);
 }
 
-// aux: bit 0 ftz, 1 sat, 2 relu
+// The two NaNs with which a tensor copy fills what lies outside of a tensor: .oob makes their products zero.
+bool is_oob(u16 code) {
+    return (code & 0x7fff) == 0x7ff7;
+}
+// aux: bit 0 ftz, 1 sat, 2 relu, 3 oob
 Around around(u64 aux) {
     return {(aux & 1) != 0, (aux & 2) != 0, (aux & 4) != 0};
 }
@@ -54,13 +58,17 @@ template <Format F, Op O, bool Pair>
 Step arithmetic(Warp& w, const Instruction& i, u32 mask) {
     constexpr int n = O == Op::fma ? 3 : 2;
     const Around how = around(i.aux);
+    const bool oob = (i.aux & 8) != 0;
     const u32* in[3] = {w.in<u32>(i.op[1]), w.in<u32>(i.op[2]), n == 3 ? w.in<u32>(i.op[3]) : nullptr};
     each_lane(w.out<u32>(i.op[0]), mask, [&](int l) {
         u16 low[3], high[3];
         for (int k = 0; k < n; ++k)
             low[k] = static_cast<u16>(in[k][l]), high[k] = static_cast<u16>(in[k][l] >> 16);
-        u32 r = one<F, O>(low, how);
-        if constexpr (Pair) r |= static_cast<u32>(one<F, O>(high, how)) << 16;
+        const auto value = [&](const u16* x) {
+            return oob && (is_oob(x[0]) || is_oob(x[1])) ? u16{0} : one<F, O>(x, how);
+        };
+        u32 r = value(low);
+        if constexpr (Pair) r |= static_cast<u32>(value(high)) << 16;
         return r;
     });
     return Step::next;
@@ -68,7 +76,8 @@ Step arithmetic(Warp& w, const Instruction& i, u32 mask) {
 
 template <Op O>
 void choose(const Choice& c, Instruction& i) {
-    i.aux = (c.has(Mod::ftz) ? 1u : 0u) | (c.has(Mod::sat) ? 2u : 0u) | (c.has(Mod::relu) ? 4u : 0u);
+    i.aux = (c.has(Mod::ftz) ? 1u : 0u) | (c.has(Mod::sat) ? 2u : 0u) | (c.has(Mod::relu) ? 4u : 0u) |
+            (c.has(Mod::oob) ? 8u : 0u);
     switch (c.type(0)) {
         case Type::f16:
             i.run = arithmetic<kF16, O, false>;

@@ -207,6 +207,10 @@ void select_st(const Choice& c, Instruction& i) {
     i.aux = is_strong(c);
     i.run = store_handler(c.type(0));
 }
+void select_multimem_load(const Choice& c, Instruction& i) {
+    const int bits = bits_of(c.type(0));
+    i.run = bits == 16 ? ld<u16> : bits == 32 ? ld<u32> : ld<u64>;
+}
 void select_ldmatrix(const Choice& c, Instruction& i) {
     i.aux = c.has(Mod::trans);
     i.run = ldmatrix;

@@ -98,14 +98,15 @@ u64 window(Mod space) {
         case Mod::local:
             return kLocalWindow;
         case Mod::param:
+        case Mod::param_entry:
             return kParamWindow;
         default:
             return 0;
     }
 }
 Mod space_mod(const Choice& c) {
-    return c.one_of({Mod::global, Mod::local, Mod::shared, Mod::const_, Mod::param, Mod::shared_cta,
-                     Mod::shared_cluster});
+    return c.one_of({Mod::global, Mod::local, Mod::shared, Mod::const_, Mod::param, Mod::param_entry,
+                     Mod::shared_cta, Mod::shared_cluster});
 }
 
 Step add_window(Warp& w, const Instruction& i, u32 mask) {

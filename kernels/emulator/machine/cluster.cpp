@@ -67,6 +67,12 @@ void Cta::thread_exited() {
     for (NamedBarrier& b : barriers)
         if (b.expected == 0) finish_if_complete(b);
     cluster_.thread_exited();
+    if (live_threads() == 0) let_dependents_start();
+}
+
+void Cta::let_dependents_start() {
+    if (!lets_dependents_start) cluster_.grid().cta_lets_dependents_start();
+    lets_dependents_start = true;
 }
 
 void Cta::name_shared(const std::string& name, std::uint32_t offset, std::uint32_t bytes) {
@@ -154,7 +160,20 @@ void Cluster::collect(Warp& warp) {
     warp.instructions = warp.lane_instructions = 0;
 }
 
+bool Cluster::lets_dependents_start() const {
+    return std::ranges::all_of(ctas_, [](const auto& cta) { return cta->lets_dependents_start; });
+}
+
+bool Cluster::waits_for_grid() const {
+    const auto waits = [](const Split& s) { return s.wait.kind == Wait::Kind::grid; };
+    return !grid_.may_go_on() && std::ranges::any_of(running_, [&](const Warp* warp) {
+        return std::ranges::any_of(warp->splits(), waits);
+    });
+}
+
 bool Cluster::run(std::uint32_t turns) try {
+    if (stalled_ && !grid_.may_go_on()) return false;
+    stalled_ = false;
     const bool shuffled = grid_.launch.options.seed != 0;
     for (std::uint32_t turn = 0; turn < turns && !running_.empty(); ++turn) {
         if (next_ >= running_.size()) {
@@ -178,6 +197,7 @@ bool Cluster::run(std::uint32_t turns) try {
         // Rounds are shuffled: between two turns of a warp all others may have had two.
         if (idle_ > 2 * running_.size()) {
             if (!queue_.force_one()) {
+                if (waits_for_grid()) return stalled_ = true, false;
                 if (monitor_ != nullptr) monitor_->nothing_runs();
                 throw deadlock_report(*this);
             }

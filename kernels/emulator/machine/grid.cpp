@@ -2,7 +2,6 @@
 // (they may wait for each other through global memory), another one starts beside them.
 #include <algorithm>
 #include <exception>
-#include <list>
 #include <thread>
 
 #include "machine/machine.hpp"
@@ -67,28 +66,45 @@ void Grid::spend(std::uint64_t instructions, const Warp& warp) {
     throw error;
 }
 
-void Grid::work(std::atomic<std::uint32_t>& next, std::exception_ptr& error) try {
+bool Grid::step(Crew& crew, std::uint32_t turns) {
     const auto count = clusters();
-    const std::uint32_t total = count[0] * count[1] * count[2];
-    std::list<std::unique_ptr<Cluster>> flying;
-    bool more = true;
-    while (more || !flying.empty()) {
-        if (more && flying.size() < kMostInFlight) {
-            const std::uint32_t number = next.fetch_add(1);
-            more = number < total;
-            if (more) flying.push_back(std::make_unique<Cluster>(*this, number));
+    if (crew.more && crew.flying.size() < kMostInFlight) {
+        const std::uint32_t number = next_.fetch_add(1);
+        crew.more = number < count[0] * count[1] * count[2];
+        if (crew.more) crew.flying.push_back(std::make_unique<Cluster>(*this, number));
+    }
+    // Now and then everybody runs: the others may wait for one that stands still.
+    const bool hold = holds_back && !dependents_may_start() && ++passes_ % 64 != 0;
+    for (auto cluster = crew.flying.begin(); cluster != crew.flying.end();) {
+        if ((hold && (*cluster)->lets_dependents_start()) || !(*cluster)->run(turns)) {
+            ++cluster;
+            continue;
         }
-        for (auto cluster = flying.begin(); cluster != flying.end();) {
-            if (!(*cluster)->run(kTurnsBeforeCompany)) {
-                ++cluster;
-                continue;
-            }
-            const std::lock_guard lock(mutex_);
-            statistics_.instructions += (*cluster)->statistics.instructions;
-            statistics_.lane_instructions += (*cluster)->statistics.lane_instructions;
-            ++statistics_.clusters;
-            cluster = flying.erase(cluster);
-        }
+        const std::lock_guard lock(mutex_);
+        statistics_.instructions += (*cluster)->statistics.instructions;
+        statistics_.lane_instructions += (*cluster)->statistics.lane_instructions;
+        ++statistics_.clusters;
+        cluster = crew.flying.erase(cluster);
+    }
+    return !crew.more && crew.flying.empty();
+}
+
+bool Grid::advance(std::uint32_t turns) {
+    return ended_ = step(crew_, turns);
+}
+
+bool Grid::dependents_may_start() const {
+    return ended_ || ready_ctas_ == launch.grid[0] * launch.grid[1] * launch.grid[2];
+}
+
+bool Grid::stalled() const {
+    return !may_go_on() && !crew_.flying.empty() && (!crew_.more || crew_.flying.size() >= kMostInFlight) &&
+           std::ranges::all_of(crew_.flying, [](const auto& cluster) { return cluster->waits_for_grid(); });
+}
+
+void Grid::work(std::exception_ptr& error) try {
+    Crew crew;
+    while (!step(crew, kTurnsBeforeCompany)) {
     }
 } catch (...) {
     const std::lock_guard lock(mutex_);
@@ -97,16 +113,18 @@ void Grid::work(std::atomic<std::uint32_t>& next, std::exception_ptr& error) try
 }
 
 Statistics Grid::run() {
-    std::atomic<std::uint32_t> next = 0;
     std::exception_ptr error;
     std::vector<std::thread> helpers;
     for (unsigned t = 1; t < launch.options.threads; ++t)
-        helpers.emplace_back([&] { work(next, error); });
-    work(next, error);
+        helpers.emplace_back([&] { work(error); });
+    work(error);
     for (std::thread& helper : helpers)
         helper.join();
     if (error) std::rethrow_exception(error);
+    ended_ = true;
     return statistics_;
 }
+
+Grid::~Grid() = default;
 
 }  // namespace emu

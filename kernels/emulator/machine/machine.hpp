@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,7 +42,8 @@ struct Wait {
         copies,
         multiplies,
         converge,
-        registers
+        registers,
+        grid
     } kind = Kind::none;
     std::uint32_t number = 0;  // members of a warp-level sync; barrier number; shared address of an mbarrier
     std::uint64_t value = 0;   // barrier generation; parity; groups that may stay open or pending; registers
@@ -203,6 +205,7 @@ class Cta {
     // Counts `threads` at a barrier; completes it when all are there.
     void arrive(std::uint32_t number, std::uint32_t threads);
     void thread_exited();
+    void let_dependents_start();
     // The object that holds `offset`: the name given last, else the __shared__ variable. Never null.
     void name_shared(const std::string& name, std::uint32_t offset, std::uint32_t bytes);
     [[nodiscard]] const SharedObject& shared_object(std::uint32_t offset) const;
@@ -220,6 +223,7 @@ class Cta {
     std::map<std::uint32_t, MbarrierInfo> mbarriers;  // by offset
     std::array<const Range*, 16> hints{};             // last global range by instruction
     AcquiredMaps acquired_maps;
+    bool lets_dependents_start = false;
 
   private:
     void finish_if_complete(NamedBarrier& b);
@@ -242,6 +246,9 @@ class Cluster {
     ~Cluster();
     // Runs until finished or about `turns` turns of warps; true when finished. Throws RunError.
     bool run(std::uint32_t turns);
+    // A warp waits for the grid before this one.
+    [[nodiscard]] bool waits_for_grid() const;
+    [[nodiscard]] bool lets_dependents_start() const;
 
     [[nodiscard]] Grid& grid() const { return grid_; }
     [[nodiscard]] Cta* cta(std::uint32_t rank) { return rank < ctas_.size() ? ctas_[rank].get() : nullptr; }
@@ -280,6 +287,7 @@ class Cluster {
     std::size_t next_ = 0;
     std::uint64_t issued_ = 0;
     std::uint32_t idle_ = 0;  // turns since anything moved
+    bool stalled_ = false;    // until the grid before this one has ended
 };
 
 // What is looked for besides bounds and the registers of wgmma, which always are.
@@ -301,10 +309,20 @@ struct Launch {
     Options options;
     EventLog* log = nullptr;  // of a traced launch
 };
+// The clusters of a grid that one host thread runs.
+struct Crew {
+    std::list<std::unique_ptr<Cluster>> flying;
+    bool more = true;
+};
+
 class Grid {
   public:
     Grid(const Kernel& kernel, const Launch& launch, GlobalMemory memory);
+    ~Grid();
     Statistics run();  // throws RunError; Interrupted after stop()
+    // Starts a cluster where there is room and gives those in flight `turns` turns; true when all have ended.
+    bool advance(std::uint32_t turns);
+    [[nodiscard]] const Statistics& statistics() const { return statistics_; }
     void stop() { stop_ = true; }
 
     const Kernel& kernel;
@@ -317,12 +335,28 @@ class Grid {
     void spend(std::uint64_t instructions, const Warp& warp);  // throws Runaway, Interrupted
     [[nodiscard]] std::array<std::uint32_t, 3> clusters() const;
 
+    // The grid that `griddepcontrol.wait` waits for, where one launch may run beside another (sequence.hpp).
+    const Grid* predecessor = nullptr;
+    [[nodiscard]] bool ended() const { return ended_; }
+    [[nodiscard]] bool may_go_on() const { return predecessor == nullptr || predecessor->ended(); }
+    // A cluster whose CTAs have all let dependents start stands still until the others have: what a dependent
+    // that starts as early as it may can miss.
+    bool holds_back = false;
+    void cta_lets_dependents_start() { ++ready_ctas_; }
+    [[nodiscard]] bool dependents_may_start() const;
+    [[nodiscard]] bool stalled() const;  // until the predecessor has ended
+
   private:
-    void work(std::atomic<std::uint32_t>& next, std::exception_ptr& error);
+    bool step(Crew& crew, std::uint32_t turns);
+    void work(std::exception_ptr& error);
 
     std::vector<std::byte> param_storage_;
     std::atomic<bool> stop_ = false;
     std::atomic<std::uint64_t> spent_ = 0;
+    std::atomic<std::uint32_t> next_ = 0, ready_ctas_ = 0;
+    bool ended_ = false;
+    std::uint32_t passes_ = 0;
+    Crew crew_;
     std::mutex mutex_;
     Statistics statistics_;
 };

@@ -187,6 +187,8 @@ bool Warp::ready(const Split& s) const {
                         if (!*d) return false;
             }
             return true;
+        case Wait::Kind::grid:
+            return cta_.cluster().grid().may_go_on();
         case Wait::Kind::registers:
             return cta_.free_registers >= w.value;
         case Wait::Kind::multiplies: {

@@ -7,6 +7,23 @@ namespace emu {
 using ast::Statement;
 using Kind = ast::Operand::Kind;
 
+// The number of the table called `name`; branches of one scope share it.
+std::uint32_t Lowering::branch_table(std::string_view name, const Statement& s) {
+    for (std::size_t scope = scopes_.size(); scope-- > base_scope_;) {
+        const auto found = scopes_[scope].tables.find(name);
+        if (found == scopes_[scope].tables.end()) continue;
+        auto& [table, number] = found->second;
+        if (number == kNoLabel) {
+            number = static_cast<std::uint32_t>(tables_.size());
+            tables_.emplace_back();
+            for (const std::string_view label : table->labels)
+                tables_.back().push_back(find_label(label, s));
+        }
+        return number;
+    }
+    invalid("There is no table '" + std::string(name) + "' in reach", where(s));
+}
+
 void Lowering::branch(const Statement& s, const Form& form, const Choice& choice) {
     Draft d;
     set_guard(d, s);
@@ -30,16 +47,8 @@ void Lowering::branch(const Statement& s, const Form& form, const Choice& choice
     } else {
         if (!fit_value(Type::u32, false, false, s.operands[0], s, d, why))
             invalid("'" + spelled(s) + "': " + why, where(s));
-        const Statement* table = nullptr;
-        for (std::size_t scope = scopes_.size(); scope-- > base_scope_ && table == nullptr;)
-            if (const auto found = scopes_[scope].tables.find(name); found != scopes_[scope].tables.end())
-                table = found->second;
-        if (table == nullptr) invalid("There is no table '" + std::string(name) + "' in reach", where(s));
         d.flow = Draft::Flow::table;
-        d.ins.target = static_cast<std::uint32_t>(tables_.size());
-        tables_.emplace_back();
-        for (const std::string_view label : table->labels)
-            tables_.back().push_back(find_label(label, s));
+        d.ins.target = branch_table(name, s);
     }
     form.select(choice, d.ins);
     emit(std::move(d), s);

@@ -55,7 +55,7 @@ const ast::Signature* Lowering::prototype(std::string_view label, const Statemen
     for (std::size_t scope = scopes_.size(); scope-- > base_scope_;) {
         const auto found = scopes_[scope].tables.find(label);
         if (found == scopes_[scope].tables.end()) continue;
-        const Statement& table = *found->second;
+        const Statement& table = *found->second.first;
         if (table.prototype != nullptr) return table.prototype.get();
         if (!table.labels.empty()) return calls_.find(table.labels.front());
     }

@@ -12,6 +12,8 @@ namespace emu {
 
 using ast::Statement;
 
+constexpr std::uint32_t kMostRegisterBytes = 65536 * 128;  // of a warp
+
 namespace {
 
 // `shared` for `_ZZ9bulk_copyE6shared`, a variable inside a function: what the source calls it.
@@ -180,7 +182,7 @@ void Lowering::open_scope(const ast::Function::Scope& declared, std::span<const 
                 invalid("The label '" + std::string(s.name) + "' stands twice in one scope", where(s));
             names.labels[s.name] = new_label();
         }
-        if (s.kind == Statement::Kind::table) names.tables[s.name] = &s;
+        if (s.kind == Statement::Kind::table) names.tables[s.name] = {&s, kNoLabel};
     }
     scopes_.push_back(std::move(names));
 }
@@ -195,10 +197,10 @@ std::optional<std::uint32_t> Lowering::find_register(std::string_view name) cons
         while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
             --digits;
         // %r12 may belong to %r<20>, %r1<5> …: try every split of the trailing digits.
-        for (std::size_t cut = digits; cut < name.size(); ++cut) {
+        for (std::size_t cut = std::max(digits, name.size() - std::min<std::size_t>(name.size(), 8));
+             cut < name.size(); ++cut) {
             const auto found = scope.registers.find(name.substr(0, cut));
-            if (found == scope.registers.end() || found->second.second == 0 || name.size() - cut > 8)
-                continue;
+            if (found == scope.registers.end() || found->second.second == 0) continue;
             std::uint64_t number = 0;
             for (const char c : name.substr(cut))
                 number = number * 10 + static_cast<std::uint64_t>(c - '0');
@@ -292,6 +294,8 @@ void Lowering::finish() {
     }
     watch_multiplies(kernel_, drafts_, registers_.size());
     number_registers(kernel_, drafts_, registers_, labels_, tables_);
+    if (kernel_.register_bytes > kMostRegisterBytes)
+        unsupported("More than 65536 registers alive at once", where(entry_.line));
     count_registers();
     if (frame.bits != 0) kernel_.frame_slot = kernel_.warp_constants[frame.offset].slot;
     kernel_.code.reserve(drafts_.size());

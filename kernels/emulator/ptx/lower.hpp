@@ -39,7 +39,8 @@ class Lowering {
             registers;  // first, count or 0
         std::unordered_map<std::string_view, Symbol> symbols;
         std::unordered_map<std::string_view, std::uint32_t> labels;
-        std::unordered_map<std::string_view, const ast::Statement*> tables;
+        std::unordered_map<std::string_view, std::pair<const ast::Statement*, std::uint32_t>>
+            tables;  // and the number in tables_, once a branch uses it
     };
     using Bindings = std::vector<std::pair<std::string_view, Symbol>>;
     static constexpr std::uint32_t kNoLabel = ~0u;
@@ -86,6 +87,7 @@ class Lowering {
     static void note_part(Draft& d, const Choice& choice);
     bool pack_operands(const Form& form, const ast::Statement& s, const Choice& choice, std::string& why);
     // flow.cpp
+    [[nodiscard]] std::uint32_t branch_table(std::string_view name, const ast::Statement& s);
     void branch(const ast::Statement& s, const Form& form, const Choice& choice);
     void call_print(const ast::Statement& s, const Form& form, const Choice& choice,
                     const ast::Operand* result, std::span<const ast::Operand> args);

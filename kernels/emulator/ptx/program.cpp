@@ -1,12 +1,16 @@
 #include "ptx/program.hpp"
 
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "ir/errors.hpp"
 
 namespace emu {
 namespace {
+
+constexpr std::uint64_t kMostGlobalBytes = std::uint64_t{1} << 31;
 
 // Writes one initialiser element of `type`; the value of a symbol is its address.
 void put(std::byte* to, const ast::Operand& item, Type type, const std::vector<GlobalObject>& globals,
@@ -30,12 +34,16 @@ void put(std::byte* to, const ast::Operand& item, Type type, const std::vector<G
 
 GlobalObject make_global(const ast::Variable& v, const std::vector<GlobalObject>& earlier,
                          const CallGraph& calls) {
-    if (v.bytes() > (std::uint64_t{1} << 31))
-        throw PtxUnsupported("Variable '" + std::string(v.name) + "' is larger than 2 GiB",
+    std::uint64_t total = v.bytes();
+    for (const GlobalObject& other : earlier)
+        total += other.size;
+    if (v.bytes() > kMostGlobalBytes || total > kMostGlobalBytes)
+        throw PtxUnsupported("Variables beyond 2 GiB in all ('" + std::string(v.name) + "')",
                              {.ptx_line = v.line});
     GlobalObject g{.name = std::string(v.name), .size = v.bytes(), .constant = v.space == Space::constant};
     const std::uint64_t align = std::max<std::uint64_t>(v.alignment(), 16);
-    g.storage = std::make_unique<std::byte[]>(g.size + align);
+    g.storage.reset(static_cast<std::byte*>(std::calloc(g.size + align, 1)));  // pages come when touched
+    if (g.storage == nullptr) throw std::bad_alloc();
     g.address = (reinterpret_cast<std::uint64_t>(g.storage.get()) + align - 1) & ~(align - 1);
     const std::size_t element = static_cast<std::size_t>(bits_of(v.type)) / 8;
     std::uint64_t at = 0;

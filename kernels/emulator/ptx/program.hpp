@@ -2,6 +2,7 @@
 // .global variables, which live as long as the program, as they do on a GPU.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ namespace emu {
 // address.
 struct GlobalObject {
     std::string name;
-    std::unique_ptr<std::byte[]> storage = {};
+    std::unique_ptr<std::byte[], void (*)(void*)> storage = {nullptr, std::free};
     std::uint64_t address = 0;  // inside storage, aligned as declared
     std::uint64_t size = 0;
     bool constant = false;

@@ -4,10 +4,13 @@
 #include <map>
 #include <queue>
 
+#include "ir/errors.hpp"
 #include "ptx/draft.hpp"
 
 namespace emu {
 namespace {
+
+constexpr std::size_t kMostLivenessWords = std::size_t{1} << 26;  // 2 GiB in four sets of bits
 
 struct Block {
     std::uint32_t begin, end;
@@ -89,6 +92,11 @@ class Liveness {
                         if (kills) written_in[r] = b;
                     });
         words_ = (crossing + 63) / 64;
+        if (words_ * blocks_.size() > kMostLivenessWords)
+            throw PtxUnsupported("A function with " + std::to_string(blocks_.size()) +
+                                     " branches and labels and " + std::to_string(crossing) +
+                                     " registers alive across them is too large",
+                                 {});
         for (Block& block : blocks_) {
             block.use.assign(words_, 0), block.def = block.in = block.out = block.use;
             for (std::uint32_t i = block.begin; i < block.end; ++i)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -84,6 +85,16 @@ class Device:
     def encode(self, tensor_map: Any, name: str = "") -> bytes:
         """A `TensorMap` as this device's 128 bytes, to be embedded in the bytes of a struct at a multiple of 64."""
         raise NotImplementedError
+
+    def sequence(self) -> AbstractContextManager[None]:
+        """A ``with`` block whose launches overlap where their plans are programmatic, on every device.
+
+        On a GPU that is so everywhere. The emulator's launches are over when `launch` returns; those in the block run
+        when it ends, in order, and a programmatic one starts as early as a GPU would let it: when every CTA of the one
+        before it has executed ``griddepcontrol.launch_dependents`` or has ended. What it reads before its
+        ``griddepcontrol.wait`` may be stale. A report's ``statistics`` are filled in when the block ends.
+        """
+        return nullcontext()
 
     def synchronize(self) -> None:
         """Wait until everything launched has ended."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +41,7 @@ class EmulatorDevice(Device):
         self.options = {"check": ("all",), **options}
         self._core = native_module()
         self._registry = Registry()
+        self._waiting: list[tuple[LaunchReport, tuple[Any, ...], Sequence[Any]]] | None = None
 
     @classmethod
     def obstacle(cls) -> str | None:
@@ -69,27 +71,37 @@ class EmulatorDevice(Device):
         for one in merged([*memory.ranges, *self._registry.alive()]):
             written = uninitialized.written_map(one.start, one.stop, checked=tracked)
             buffers.append((one.start, one.stop - one.start, one.name, one.writable, one.shape, one.itemsize, written))
+        program = _program(kernel.module.ptx)
+        call = (program, kernel.name, plan.grid, plan.block, plan.cluster, plan.smem_bytes, params, buffers, chosen)
+        report = LaunchReport("emulator", kernel.demangled, plan, {})
+        if self._waiting is not None:
+            self._waiting.append((report, (*call, plan.programmatic), args))
+            return report
         try:
-            statistics = self._core.launch(
-                _program(kernel.module.ptx),
-                kernel.name,
-                plan.grid,
-                plan.block,
-                plan.cluster,
-                plan.smem_bytes,
-                params,
-                buffers,
-                chosen,
-                log,
-            )
+            statistics = self._core.launch(*call, log)
         except self._core.RunError as error:
             error.trace = trace(error)
             raise
         finally:
             uninitialized.launch_ended()
-        output = statistics.pop("output", "")
-        sys.stdout.write(output)
-        return LaunchReport("emulator", kernel.demangled, plan, statistics, output, trace())
+        return _finished(report, statistics, trace())
+
+    @contextmanager
+    def sequence(self) -> Iterator[None]:
+        if self._waiting is not None:
+            raise RuntimeError("a sequence of launches is open already; sequences do not nest")
+        waiting: list[tuple[LaunchReport, tuple[Any, ...], Sequence[Any]]] = []
+        self._waiting = waiting
+        try:
+            yield
+        finally:
+            self._waiting = None
+        try:
+            counted = self._core.launch_sequence([call for _, call, _ in waiting])
+        finally:
+            uninitialized.launch_ended()
+        for (report, _, _), statistics in zip(waiting, counted, strict=True):
+            _finished(report, statistics, None)
 
     def address(self, tensor: Any, name: str = "") -> int:
         view = _on_host(view_of(tensor), name or "tensor")
@@ -102,6 +114,15 @@ class EmulatorDevice(Device):
 
     def synchronize(self) -> None:
         """Nothing is left to wait for: a launch returns when the kernel has ended."""
+
+
+def _finished(report: LaunchReport, statistics: dict[str, Any], trace: Trace | None) -> LaunchReport:
+    """The report with what the emulator counted; what the kernel printed is printed."""
+    output = statistics.pop("output", "")
+    sys.stdout.write(output)
+    for name, value in (("statistics", statistics), ("output", output), ("trace", trace)):
+        object.__setattr__(report, name, value)
+    return report
 
 
 @functools.lru_cache(maxsize=64)
