@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from mlacademy.grading import (
     Sign,
     assignments,
     cuda_judge,
+    cuda_run,
     judges,
     sandbox,
     session,
@@ -308,6 +310,21 @@ def test_gpu_that_fails_is_told_in_one_sentence(
     verdict = judge(exercise, kernel(), device="cuda")
     assert verdict.state == state
     assert says in str(verdict)
+
+
+def test_gpu_of_another_generation_is_told_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = SimpleNamespace(arch="sm_80", kind="cuda")
+    monkeypatch.setattr(cuda_run.gpu, "Device", lambda *_, **__: other)
+    answer = cuda_run.RunAnswer("", "", "copy", "copy", "sm_90a", (Run("eager"),), 1, "cuda")
+    with pytest.raises(RuntimeError, match="the exercise is for sm_90a, this GPU is sm_80"):
+        answer(Launch(LaunchPlan(grid=1, block=32), ()))
+
+
+def test_hints_follow_what_the_report_showed(exercise: CudaExercise, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judges, "exercise", lambda name: exercise)
+    monkeypatch.setenv("MLACADEMY_PROGRESS", "off")
+    session.check("99.2", kernel(SILENT))
+    assert session.hint("99.2").about == "Nobody announced the bytes."
 
 
 def test_check_knows_its_devices(exercise: CudaExercise, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlacademy import gpu
+from mlacademy.gpu.device import runs_on
 from mlacademy.gpu.disk_cache import DiskCache, Entry
 from mlacademy.grading.cuda_exercise import Box, Launch, Out, Run
 
@@ -71,6 +72,8 @@ class RunAnswer:
 
     def __call__(self, launch: Launch) -> list[dict[str, Any]]:
         device = gpu.Device("emulator", arch=self.arch) if self.device == "emulator" else gpu.Device(self.device)
+        if not runs_on(self.arch, device.arch):
+            raise RuntimeError(f"the exercise is for {self.arch}, this GPU is {device.arch}")
         module = gpu.Module(self.ptx, name=self.name, source=self.source)
         results = []
         for run in self.runs:
