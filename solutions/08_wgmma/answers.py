@@ -53,6 +53,21 @@ def descriptor_in_bytes(address, leading, stride, swizzle):
     return descriptor(0, 0, 0, swizzle) | address & 0x3FFFF | leading << 16 | stride << 32
 
 
+@wrong("08.1", "only the offsets in bytes", says="the two offsets are still in bytes")
+def descriptor_offsets_in_bytes(address, leading, stride, swizzle):
+    return descriptor(address, 0, 0, swizzle) | leading << 16 | stride << 32
+
+
+@wrong("08.1", "masks after the shift", says="Python shifts before it masks")
+def descriptor_precedence(address, leading, stride, swizzle):
+    return address & 0x3FFFF >> 4 | descriptor(0, leading, stride, swizzle)
+
+
+@wrong("08.1", "swizzle one bit too low", says="in bits 62 and 63")
+def descriptor_bit_61(address, leading, stride, swizzle):
+    return descriptor(address, leading, stride, "none") | descriptor(0, 0, 0, swizzle) >> 1
+
+
 @wrong("08.1", "keeps the rank", says="The rank of the CTA")
 def descriptor_with_rank(address, leading, stride, swizzle):
     return descriptor(0, leading, stride, swizzle) + (address >> 4)
@@ -153,6 +168,45 @@ def chain_tile_still():
 @wrong("08.2", "stride of a row", says="not the distance of two rows")
 def chain_tile_row_stride():
     return changed("08.2", ("k128B, 1024>", "k128B, 128>"))
+
+
+@wrong("08.2", "only a moves", says="every slice of a meets the first slice of b")
+def chain_tile_b_stands():
+    return changed("08.2", ("shared.b[0][k]", "shared.b[0][0]"))
+
+
+@wrong("08.2", "only b moves", says="every slice of b meets the first slice of a")
+def chain_tile_a_stands():
+    return changed("08.2", ("shared.a[0][k]", "shared.a[0][0]"))
+
+
+@wrong("08.2", "operands swapped", says="the second argument is A")
+def chain_tile_swapped():
+    return changed("08.2", ("(d, left, right", "(d, right, left"))
+
+
+@wrong("08.2", "stride in elements", says="The stride counts bytes")
+def chain_tile_elements():
+    return changed("08.2", ("k128B, 1024>", "k128B, 512>"))
+
+
+@wrong("08.2", "one thread multiplies", says="Not all threads of a warp")
+def chain_tile_one_thread():
+    return changed("08.2", ("        wgmma_m64", "        if (threadIdx.x == 0) wgmma_m64"))
+
+
+@wrong("08.2", "one warp multiplies", says="Not all four warps")
+def chain_tile_one_warp():
+    return changed("08.2", ("        wgmma_m64", "        if (threadIdx.x < 32) wgmma_m64"))
+
+
+@wrong("08.2", "waits before the commit", says="no wait for their group")
+def chain_tile_wait_first():
+    return changed(
+        "08.2",
+        ("    wgmma_wait_group<0>(d);\n", ""),
+        ("    wgmma_commit_group();", "    wgmma_wait_group<0>(d);\n    wgmma_commit_group();"),
+    )
 
 
 @wrong("08.2", "no swizzle", says="your descriptors say that they have none")
@@ -256,7 +310,42 @@ def store_tile_rows():
     return stores("t % 64", "32 * (t / 64) + i")
 
 
-@wrong("08.3", "thread instead of lane", says="some row is above 63")
+@wrong("08.3", "lanes one column apart", says="the next lane begins two further on")
+def store_tile_single_columns():
+    return stores(ROW, "8 * (i / 4) + lane % 4 + i % 2")
+
+
+@wrong("08.3", "every other register", says="elements are missing")
+def store_tile_even():
+    return changed("08.3", ("side < 2", "side < 1"))
+
+
+@wrong("08.3", "clears the rows first", says="somebody else's data")
+def store_tile_clears():
+    return changed(
+        "08.3",
+        (
+            "    #pragma unroll",
+            "    for (int i = threadIdx.x; i < 64 * pitch; i += 128) c[i] = 0;\n"
+            "    __syncthreads();\n    #pragma unroll",
+        ),
+    )
+
+
+@wrong("08.3", "stores of 8 bytes", says="An 8-byte store needs an address")
+def store_tile_float2():
+    return filled(
+        "08.3",
+        """
+    for (int i = 0; i < 32; i += 2) {
+        float* const to = &c[accumulator_row(threadIdx.x, i) * pitch + accumulator_column(threadIdx.x, i)];
+        *reinterpret_cast<float2*>(to) = {d[i], d[i + 1]};
+    }
+""",
+    )
+
+
+@wrong("08.3", "thread instead of lane", says="a row or a column above 63")
 def store_tile_outside():
     return stores("16 * (t / 32) + t / 4 + 8 * (i / 2 % 2)", COLUMN)
 
@@ -352,6 +441,28 @@ def chain_products_still():
     return changed("08.4", ("shared.kv[16 * j]", "shared.kv"))
 
 
+@wrong("08.4", "values with the instruction for keys", says="read kv as keys")
+def chain_products_no_transpose():
+    return changed("08.4", ("f32_bf16<1>(d,", "f32_bf16(d,"))
+
+
+@wrong("08.4", "8 tokens a slice", says="which is 8 tokens")
+def chain_products_half_slices():
+    return changed("08.4", ("shared.kv[16 * j]", "shared.kv[8 * j]"))
+
+
+@wrong("08.4", "overlapping pairs", says="Your pairs overlap")
+def chain_products_overlap():
+    pairs = "scores[i / 4 * 8 + i % 4], scores[i / 4 * 8 + i % 4 + 1]"
+    return changed("08.4", ("scores[2 * i], scores[2 * i + 1]", pairs))
+
+
+@wrong("08.4", "four accumulators to a slice", says="takes eight accumulators")
+def chain_products_four():
+    pairs = "scores[i / 4 * 4 + i % 4 * 2], scores[i / 4 * 4 + i % 4 * 2 + 1]"
+    return changed("08.4", ("scores[2 * i], scores[2 * i + 1]", pairs))
+
+
 @wrong("08.4", "stride of a token", says="not to the next one")
 def chain_products_row_stride():
     return changed("08.4", ("k128B, 1024, 1024>(shared.kv[16", "k128B, 128, 1024>(shared.kv[16"))
@@ -434,6 +545,56 @@ def ring_tile_parity_by_block():
 @wrong("08.5", "waits on the other stage", says="You wait for another stage")
 def ring_tile_other_stage():
     return changed("08.5", ("wait_parity(&shared.full[now]", "wait_parity(&shared.full[now ^ 1]"))
+
+
+@wrong("08.5", "always parity 0", says="the wrong parity of full")
+def ring_tile_parity_0():
+    return changed("08.5", ("i / kStages % 2", "0"))
+
+
+@wrong("08.5", "gives back before the first", says="empty[-1] is another barrier")
+def ring_tile_before_first():
+    return changed(
+        "08.5",
+        ("if (i != 0) mbarrier_arrive(&shared.empty[before]);", "mbarrier_arrive(&shared.empty[(i - 1) % kStages]);"),
+    )
+
+
+@wrong("08.5", "arrives at full", says="You arrive at full")
+def ring_tile_announces():
+    return changed("08.5", ("mbarrier_arrive(&shared.empty[before])", "mbarrier_arrive(&shared.full[before])"))
+
+
+@wrong("08.5", "waits for empty", says="its arrivals are your own")
+def ring_tile_waits_for_empty():
+    return changed("08.5", ("wait_parity(&shared.full[now]", "wait_parity(&shared.empty[now]"))
+
+
+@wrong("08.5", "always stage 0", says="You multiply stage 0 in every round")
+def ring_tile_same_stage():
+    return changed("08.5", ("shared.a[now]", "shared.a[0]"), ("shared.b[now]", "shared.b[0]"))
+
+
+@wrong("08.5", "one thread waits", says="Only some threads wait")
+def ring_tile_one_waits():
+    wait = "mbarrier_wait_parity(&shared.full[now]"
+    return changed("08.5", (wait, f"if (threadIdx.x == 0) {wait}"))
+
+
+@wrong("08.5", "one thread waits for all", says="the copying warp never comes")
+def ring_tile_syncthreads():
+    wait = "mbarrier_wait_parity(&shared.full[now], i / kStages % 2);"
+    return changed("08.5", (wait, f"if (threadIdx.x == 0) {wait}\n        __syncthreads();"))
+
+
+@wrong("08.5", "one block too few", says="before all blocks have landed")
+def ring_tile_too_short():
+    return changed("08.5", ("i != blocks", "i < blocks - 1"))
+
+
+@wrong("08.5", "one slice of each block", says="Of each block only the first 16")
+def ring_tile_one_slice():
+    return changed("08.5", ("k < 64", "k < 16"))
 
 
 @wrong("08.5", "no last wait", says="wait for it after the loop")
@@ -554,3 +715,67 @@ def hand_over_free_early():
 @wrong("08.6", "the output warpgroup does not wait", says="reads p before it is complete")
 def hand_over_no_ready():
     return changed("08.6", ("bar_sync(kReady, 256);", "bar_arrive(kReady, 256);"))
+
+
+@wrong("08.6", "waits for free before the first block", says="p was free from the start")
+def hand_over_first_block():
+    return changed("08.6", ("if (block != 0) bar_sync(kFree", "bar_sync(kFree"))
+
+
+@wrong("08.6", "frees after the last block only", says="does not say it in the round before")
+def hand_over_free_last():
+    return changed("08.6", ("block + 1 != blocks", "block + 1 == blocks"))
+
+
+@wrong("08.6", "counts all three warpgroups", says="count more threads than come")
+def hand_over_384():
+    return changed("08.6", ("(kReady, 256)", "(kReady, 384)"), ("(kFree, 256)", "(kFree, 384)"))
+
+
+@wrong("08.6", "arrives where it should wait", says="reads p before it is complete")
+def hand_over_turned_round():
+    return changed(
+        "08.6",
+        ("bar_arrive(kReady, 256)", "bar_other(kReady, 256)"),
+        ("bar_sync(kReady, 256)", "bar_arrive(kReady, 256)"),
+        ("bar_other", "bar_sync"),
+    )
+
+
+@wrong("08.6", "nobody gives registers away", says="none gives any away")
+def hand_over_no_dec():
+    return changed("08.6", ("setmaxnreg_dec<40>();", ""))
+
+
+@wrong("08.6", "one thread gives registers away", says="a whole warpgroup at once")
+def hand_over_dec_in_branch():
+    return changed(
+        "08.6",
+        ("        setmaxnreg_dec<40>();\n", ""),
+        ("if (threadIdx.x == 0) load(", "if (threadIdx.x == 0) setmaxnreg_dec<40>(), load("),
+    )
+
+
+@wrong("08.6", "everyone loads", says="More than one thread calls load")
+def hand_over_all_load():
+    return changed("08.6", ("if (threadIdx.x == 0) load(", "load("))
+
+
+@wrong("08.6", "nobody loads", says="nobody issues them")
+def hand_over_no_load():
+    return changed("08.6", ("if (threadIdx.x == 0) load(shared, &q_map, &kv_map, blocks);", ""))
+
+
+@wrong("08.6", "starts afresh each block", says="o is made anew in each round")
+def hand_over_afresh():
+    return changed(
+        "08.6",
+        ("        float o[32] = {};\n", ""),
+        ("            bar_sync(kReady", "            float o[32] = {};\n            bar_sync(kReady"),
+        ("        }\n        store_output(out, o);", "            store_output(out, o);\n        }"),
+    )
+
+
+@wrong("08.6", "does not store", says="Nothing has been stored")
+def hand_over_not_stored():
+    return changed("08.6", ("        store_output(out, o);\n", ""))

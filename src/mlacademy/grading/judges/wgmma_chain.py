@@ -10,7 +10,8 @@ import numpy as np
 
 from mlacademy.gpu import LaunchPlan
 from mlacademy.grading import Case, CudaExercise, Exact, KernelMistake, Launch, Out, Sign
-from mlacademy.grading.judges.wgmma_tiles import Matrix, misread, product, tiles, whole
+from mlacademy.grading.judges.wgmma_mistakes import SOME_LANES, SOME_WARPS
+from mlacademy.grading.judges.wgmma_tiles import Matrix, misread, product, slices, tiles, whole
 
 
 def _cases(rng: np.random.Generator, hidden: bool) -> Iterator[Case]:
@@ -25,6 +26,11 @@ def _launch(a: Matrix, b: Matrix) -> Launch:
 
 def _slice(a: Matrix, b: Matrix, first: int) -> Matrix:
     return product(a[:, first : first + 16], b[:, first : first + 16])
+
+
+def _one_moves(a: Matrix, b: Matrix, *, a_step: int, b_step: int) -> Matrix:
+    pairs = zip(slices(a, step=a_step), slices(b, step=b_step), strict=True)
+    return sum((product(*pair) for pair in pairs), np.zeros((64, 64), np.float32))
 
 
 def _all_nan(case: Case, expected: Any, got: Any) -> bool:
@@ -49,12 +55,14 @@ CHAIN = CudaExercise(
     compare=Exact(),
     launch=_launch,
     misconceptions=(
+        SOME_LANES,
+        SOME_WARPS,
         KernelMistake(
             "no wait",
-            "D is read while the multiplies still run: nothing waits for them.",
+            "D is read while the multiplies still run: no wait for their group stands between.",
             (
                 "The multiplies are asynchronous: when the instruction is over, the sum is not there yet.",
-                "A group is closed by a commit; a wait then says how many groups may still be pending.",
+                "A commit closes their group; a wait after it says how many groups may still be pending.",
                 "After the commit: wgmma_wait_group<0>(d).",
             ),
             signs=(Sign("wgmma-wait"),),
@@ -71,7 +79,7 @@ CHAIN = CudaExercise(
         ),
         KernelMistake(
             "adds to NaN",
-            "Everything is NaN: your first multiply adds to what was in d.",
+            "Everything is NaN: d still holds what was in it, or your first multiply adds to what was in d.",
             (
                 "What was in d before your lines?",
                 "The last argument of the multiply says whether it adds or overwrites.",
@@ -108,6 +116,46 @@ CHAIN = CudaExercise(
                 "advance(descriptor, 32 * i).",
             ),
             model=lambda a, b: 4 * _slice(a, b, 0),
+        ),
+        KernelMistake(
+            "a stands still",
+            "Only b's descriptor moves along K: every slice of b meets the first slice of a.",
+            (
+                "What of a does the second multiply read?",
+                "A product sums over K: both operands go on together.",
+                "advance(a, 32 * i) and advance(b, 32 * i).",
+            ),
+            model=partial(_one_moves, a_step=0, b_step=32),
+        ),
+        KernelMistake(
+            "b stands still",
+            "Only a's descriptor moves along K: every slice of a meets the first slice of b.",
+            (
+                "What of b does the second multiply read?",
+                "A product sums over K: both operands go on together.",
+                "advance(a, 32 * i) and advance(b, 32 * i).",
+            ),
+            model=partial(_one_moves, a_step=32, b_step=0),
+        ),
+        KernelMistake(
+            "operands swapped",
+            "You computed b · aᵀ, which is the result transposed: the second argument is A, the third is B.",
+            (
+                "Compare element (0, 1) of your result with element (1, 0) of the right one.",
+                "The rows of D come from A, its columns from B.",
+                "wgmma_m64n64k16_f32_bf16(d, a, b, …).",
+            ),
+            model=lambda a, b: product(b, a),
+        ),
+        KernelMistake(
+            "stride in elements",
+            "The stride counts bytes, and 8 rows of 64 elements have more than 512.",
+            (
+                "How many bytes has an element?",
+                "matrix_descriptor wants bytes, and puts them into units of 16 itself.",
+                "8 rows of 64 elements of 2 bytes: 1024.",
+            ),
+            model=partial(misread, stride=512),
         ),
         KernelMistake(
             "stride of a row",
@@ -151,7 +199,7 @@ CHAIN = CudaExercise(
         ),
         KernelMistake(
             "beyond the tile",
-            "A multiply reads beyond the tiles: your slices or your groups of 8 rows are too far apart.",
+            "A multiply reads beyond the tiles: your slices are too many, or slices or groups of 8 rows too far apart.",
             (
                 "How many bytes of a row does one multiply take, and how many bytes are 8 rows?",
                 "16 elements of 2 bytes; four slices fill the row of 128 bytes. 8 rows are 1024 bytes.",

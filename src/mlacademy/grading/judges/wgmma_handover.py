@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from mlacademy.gpu import LaunchPlan
-from mlacademy.grading import Case, CudaExercise, Exact, KernelMistake, Launch, Out, Sign
+from mlacademy.grading import Case, CudaExercise, Exact, KernelMistake, Launch, Out, Sign, stuck
+from mlacademy.grading.judges.wgmma_mistakes import SOME_LANES
 from mlacademy.grading.judges.wgmma_tiles import Matrix, product, tiles, whole
 
 
@@ -26,6 +28,19 @@ def _output(q: Matrix, kv: Matrix) -> Matrix:
     return product(product(q, kv), kv.T)
 
 
+def _last_block(q: Matrix, kv: Matrix) -> Matrix:
+    return _output(q, kv[-64:])
+
+
+def _nothing_stored(case: Case, expected: Any, got: Any) -> bool:
+    return bool(np.isnan(np.asarray(got)).all())
+
+
+def _both_wait(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Both warpgroups wait at a named barrier: one at kReady, the other at kFree."""
+    return {"1", "2"} <= {str(row["object"]) for row in rows if row["kind"] == "barrier"}
+
+
 HAND_OVER = CudaExercise(
     id="08.6",
     title="Two warpgroups hand a tile to each other",
@@ -39,6 +54,27 @@ HAND_OVER = CudaExercise(
     compare=Exact(),
     launch=_launch,
     misconceptions=(
+        SOME_LANES,
+        KernelMistake(
+            "part of a warpgroup",
+            "Only some warps or threads execute your setmaxnreg. It moves the registers of a whole warpgroup at once.",
+            (
+                "Which threads does your branch let through?",
+                "The whole warpgroup gives its registers away, also the warps that do nothing afterwards.",
+                "setmaxnreg_dec<40>() for all of group 0, then if (threadIdx.x == 0) load(…).",
+            ),
+            signs=(Sign("setmaxnreg", text="four warps"), Sign("aligned-divergence", text="setmaxnreg")),
+        ),
+        KernelMistake(
+            "nobody gives",
+            "Two warpgroups wait for registers, and none gives any away: the start hands out the whole pool.",
+            (
+                "Whose registers could the other two get?",
+                "Warpgroup 0 starts with 168 and needs 40.",
+                "setmaxnreg_dec<40>() in all of warpgroup 0.",
+            ),
+            signs=(Sign("deadlock", text="setmaxnreg", lacks="setmaxnreg_dec<"),),
+        ),
         KernelMistake(
             "registers",
             "The warpgroups ask for more registers than there are: 168 for each of three makes 504 to share.",
@@ -48,6 +84,37 @@ HAND_OVER = CudaExercise(
                 "(504 - 40) / 2 = 232 for each of the other two.",
             ),
             signs=(Sign("setmaxnreg"), Sign("deadlock", text="setmaxnreg")),
+        ),
+        KernelMistake(
+            "all load",
+            "More than one thread calls load: each announces the bytes and issues the copies, but full expects one.",
+            (
+                "How many arrivals does full wait for?",
+                "A copy is issued by one thread, and moves the whole tile.",
+                "if (threadIdx.x == 0) load(shared, &q_map, &kv_map, blocks).",
+            ),
+            signs=(Sign("arrive-count", object="full"),),
+        ),
+        KernelMistake(
+            "first block",
+            "The scores warpgroup waits for kFree before its first block, and nobody has said so: p was free from the "
+            "start.",
+            (
+                "Who arrives at kFree before block 0, in your kernel?",
+                "The output warpgroup says free after it has read p, which it cannot before p is ready.",
+                "if (block > 0) bar_sync(kFree, 256).",
+            ),
+            signs=(Sign("deadlock", waits=_both_wait, lacks=r"if\s*\([^;]*\)\s*\{?\s*bar_sync\(\s*kFree"),),
+        ),
+        KernelMistake(
+            "too many expected",
+            "Your barriers count more threads than come: two warpgroups meet there, 256 threads.",
+            (
+                "Whom does the count of a named barrier include?",
+                "Warpgroup 0 never comes to these barriers.",
+                "256 in all four calls.",
+            ),
+            signs=(Sign("deadlock", answer=r"bar_(sync|arrive)\(\s*k\w+,\s*(384|512|1024)\s*\)"),),
         ),
         KernelMistake(
             "count",
@@ -105,6 +172,7 @@ HAND_OVER = CudaExercise(
                 Sign("uninitialized", object="^p"),
                 Sign("race", object="^p", lacks=r"bar_sync\(\s*kReady"),
                 Sign("race", object="^p", answer=r"(?s)bar_arrive\(\s*kReady.*store_scores\(\s*shared"),
+                Sign("race", object="^p", answer=r"(?s)bar_arrive\(\s*kReady[^}]*add_output\("),
             ),
         ),
         KernelMistake(
@@ -116,6 +184,46 @@ HAND_OVER = CudaExercise(
                 "bar_arrive(kFree, 256) after add_output.",
             ),
             signs=(Sign("race", object="^p"),),
+        ),
+        KernelMistake(
+            "free not said",
+            "The scores warpgroup waits for kFree, and the output warpgroup does not say it in the round before.",
+            (
+                "After which blocks does each warpgroup come to kFree?",
+                "For every block but the first somebody waits, so after every block but the last somebody arrives.",
+                "scores: if (block > 0) bar_sync. output: if (block + 1 < blocks) bar_arrive.",
+            ),
+            signs=(Sign("deadlock", waits=_both_wait),),
+        ),
+        KernelMistake(
+            "nothing loaded",
+            "Everyone waits for the copies, and nobody issues them.",
+            (
+                "Which barrier does the table name, and who arrives there?",
+                "load announces the bytes at full and issues the copies.",
+                "Warpgroup 0: if (threadIdx.x == 0) load(shared, &q_map, &kv_map, blocks).",
+            ),
+            signs=(stuck("^full", completed=0),),
+        ),
+        KernelMistake(
+            "starts afresh",
+            "Only the last block is in the result: o is made anew in each round.",
+            (
+                "With one block your kernel is right. What is new with the second?",
+                "add_output adds to o from the second block on. What is in it then?",
+                "float o[32] = {}; before the loop.",
+            ),
+            model=_last_block,
+        ),
+        KernelMistake(
+            "not stored",
+            "Nothing has been stored: out still holds what was in it.",
+            (
+                "Which piece brings o to memory, and who calls it?",
+                "The output warpgroup, when it has added all blocks.",
+                "store_output(out, o) after the loop.",
+            ),
+            when=_nothing_stored,
         ),
     ),
     hints=(

@@ -11,6 +11,7 @@ import numpy as np
 from mlacademy.gpu import LaunchPlan
 from mlacademy.gpu.fragments import fragment
 from mlacademy.grading import Case, CudaExercise, Exact, KernelMistake, Launch, Out, Sign
+from mlacademy.grading.judges.wgmma_mistakes import SOME_LANES, SOME_WARPS
 from mlacademy.grading.judges.wgmma_tiles import Matrix, product, slices, tiles, whole
 
 
@@ -68,9 +69,11 @@ PRODUCTS = CudaExercise(
     compare=Exact(),
     launch=_launch,
     misconceptions=(
+        SOME_LANES,
+        SOME_WARPS,
         KernelMistake(
             "no wait",
-            "D is read while the multiplies still run.",
+            "D is read while the multiplies still run: no wait for their group stands between.",
             (
                 "The second chain is as asynchronous as the first.",
                 "Commit its four multiplies as a group, and wait for it.",
@@ -90,7 +93,7 @@ PRODUCTS = CudaExercise(
         ),
         KernelMistake(
             "adds to NaN",
-            "Everything is NaN: your first multiply adds to what was in d.",
+            "Everything is NaN: d still holds what was in it, or your first multiply adds to what was in d.",
             (
                 "What was in d before your lines?",
                 "The first of the four multiplies overwrites.",
@@ -119,6 +122,26 @@ PRODUCTS = CudaExercise(
             model=partial(_fed, registers=_IN_ORDER, repeat=1),
         ),
         KernelMistake(
+            "overlapping pairs",
+            "Your pairs overlap: accumulators 0 and 1, then 1 and 2. A register takes two of its own.",
+            (
+                "How many accumulators go into four registers of A?",
+                "Eight, two to a register: none is used twice.",
+                "Register r of slice j: scores[8 * j + 2 * r] and scores[8 * j + 2 * r + 1].",
+            ),
+            model=partial(_fed, registers=[[8 * j + v // 2 + v % 2 for v in range(8)] for j in range(4)]),
+        ),
+        KernelMistake(
+            "four to a slice",
+            "Slice j begins at scores[4 * j] in your kernel. A slice of 16 tokens takes eight accumulators.",
+            (
+                "How many accumulators go into four registers of A?",
+                "Two to a register: the four registers of a slice take eight.",
+                "Register r of slice j: scores[8 * j + 2 * r] and scores[8 * j + 2 * r + 1].",
+            ),
+            model=partial(_fed, registers=[[4 * j + v for v in range(8)] for j in range(4)]),
+        ),
+        KernelMistake(
             "rows and columns",
             "Within a fragment you took the right neighbour block before the rows below.",
             (
@@ -130,13 +153,14 @@ PRODUCTS = CudaExercise(
         ),
         KernelMistake(
             "keys again",
-            "The second product read kv as keys: K-major, 32 bytes further in each time.",
+            "The second product read kv as keys, K-major.",
             (
                 "Over what does the second product sum: dimensions or tokens?",
                 "Its B is N-major; a slice of 16 tokens is 16 rows.",
                 "The template argument <1>, and shared.kv[16 * j] as the start.",
             ),
             model=_values_as,
+            signs=(Sign(("bounds", "uninitialized"), text="wgmma", lacks=r"f32_bf16<(1|0,\s*1)>"),),
         ),
         KernelMistake(
             "steps of a key",
@@ -147,6 +171,16 @@ PRODUCTS = CudaExercise(
                 "2048 bytes from slice to slice.",
             ),
             model=partial(_values_as, step=32, major="MN"),
+        ),
+        KernelMistake(
+            "half a slice",
+            "From slice to slice you advance 1024 bytes, which is 8 tokens: half of each slice is read twice.",
+            (
+                "How many tokens does one multiply sum over?",
+                "16 tokens, each a row of 128 bytes.",
+                "2048 bytes from slice to slice.",
+            ),
+            model=partial(_values_as, step=1024, major="MN"),
         ),
         KernelMistake(
             "stands still",
@@ -167,6 +201,16 @@ PRODUCTS = CudaExercise(
                 "matrix_descriptor<Swizzle::k128B, 1024, 1024>.",
             ),
             model=partial(_values_as, step=2048, stride=128, major="MN"),
+        ),
+        KernelMistake(
+            "beyond the tile",
+            "A multiply reads beyond kv: your slices or your groups of 8 tokens are too far apart.",
+            (
+                "How many bytes are 8 tokens, and how many are 16?",
+                "A token is a row of 128 bytes; the whole tile has 8192.",
+                "Stride 1024; 2048 bytes from slice to slice.",
+            ),
+            signs=(Sign(("uninitialized", "bounds"), text="wgmma"),),
         ),
     ),
     hints=(

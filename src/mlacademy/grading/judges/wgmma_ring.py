@@ -10,6 +10,7 @@ import numpy as np
 
 from mlacademy.gpu import LaunchPlan
 from mlacademy.grading import Case, CudaExercise, Exact, KernelMistake, Launch, Out, Sign, stuck
+from mlacademy.grading.judges.wgmma_mistakes import SOME_LANES, SOME_WARPS
 from mlacademy.grading.judges.wgmma_tiles import Matrix, product, tiles, whole
 
 
@@ -25,6 +26,15 @@ def _launch(a: Matrix, b: Matrix) -> Launch:
 
 def _last(a: Matrix, b: Matrix, columns: int) -> Matrix:
     return product(a[:, -columns:], b[:, -columns:])
+
+
+def _first_slices(matrix: Matrix) -> Matrix:
+    """The first 16 columns of each block of 64."""
+    return matrix.reshape(64, -1, 64)[..., :16].reshape(64, -1)
+
+
+def _waits_for_all(rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(row["kind"] == "barrier" and row["object"] == "0" for row in rows)
 
 
 def _waits(rows: Sequence[Mapping[str, Any]], barrier: str) -> list[Mapping[str, Any]]:
@@ -59,6 +69,84 @@ RING = CudaExercise(
     compare=Exact(),
     launch=_launch,
     misconceptions=(
+        SOME_LANES,
+        SOME_WARPS,
+        KernelMistake(
+            "whole CTA",
+            "__syncthreads waits for every thread of the CTA, and the copying warp never comes to it.",
+            (
+                "Who is the thread that the table misses?",
+                "The two roles meet at mbarriers only: full and empty.",
+                "All 128 threads wait for full themselves; no __syncthreads.",
+            ),
+            signs=(Sign("deadlock", answer=r"(?s)__syncthreads.*__syncthreads", waits=_waits_for_all),),
+        ),
+        KernelMistake(
+            "announces",
+            "You arrive at full. That barrier is the copying warp's to complete; what you give back is empty.",
+            (
+                "What does full announce, and what does empty?",
+                "full: a block has landed. empty: a stage may be overwritten.",
+                "mbarrier_arrive(&shared.empty[(i - 1) % kStages]).",
+            ),
+            signs=(Sign(("deadlock", "race", "arrive-count"), answer=r"mbarrier_arrive\(\s*&shared\.full"),),
+        ),
+        KernelMistake(
+            "wrong barrier",
+            "You wait for empty. It says that a stage may be overwritten, and its arrivals are your own.",
+            (
+                "Which barrier announces that a block has landed?",
+                "The copying warp waits for empty, you wait for full.",
+                "mbarrier_wait_parity(&shared.full[i % kStages], i / kStages & 1).",
+            ),
+            signs=(Sign("deadlock", answer=r"(?s)wait_parity\(\s*&shared\.empty.*wait_parity\(\s*&shared\.empty"),),
+        ),
+        KernelMistake(
+            "before the first",
+            "With block 0 no stage can be given back yet: (i - 1) % kStages is -1, and empty[-1] is another barrier.",
+            (
+                "Which stage does your kernel give back in its first round?",
+                "After issuing block 0 its chain is pending, and no other has been issued.",
+                "if (i > 0) mbarrier_arrive(…).",
+            ),
+            signs=(Sign("arrive-count", object="full"),),
+        ),
+        KernelMistake(
+            "block not awaited",
+            "The kernel ends before all blocks have landed: your loop does not wait for each of them.",
+            (
+                "For how many blocks does your loop wait?",
+                "Every copy that is issued must be waited for, and each wait stands for one block.",
+                "for (int i = 0; i < blocks; ++i), with a wait for full in each round.",
+            ),
+            signs=(Sign("exit-pending"),),
+        ),
+        KernelMistake(
+            "same stage",
+            "You multiply stage 0 in every round. Block i lies in stage i % kStages.",
+            (
+                "Where does the copying warp put block 1?",
+                "The blocks go into stages 0, 1, 0, 1 …",
+                "shared.a[i % kStages] and shared.b[i % kStages].",
+            ),
+            signs=(Sign(("race", "uninitialized"), answer=r"shared\.[ab]\[0\]"),),
+        ),
+        KernelMistake(
+            "one waits",
+            "Only some threads wait for the block. The others go on to their multiplies before it has landed.",
+            (
+                "What tells warp 3 that the block is there?",
+                "A wait binds the threads that execute it.",
+                "All 128 threads call mbarrier_wait_parity.",
+            ),
+            signs=(
+                Sign(
+                    ("race", "uninitialized"),
+                    answer=r"if\s*\([^;{]*(threadIdx|elect_sync|lane)[^;{]*\)\s*\{?\s*"
+                    r"mbarrier_wait_parity\(\s*&shared\.full",
+                ),
+            ),
+        ),
         KernelMistake(
             "one buffer",
             "There is one stage, one buffer too few: it is given back only after the next block has been waited for, "
@@ -82,8 +170,8 @@ RING = CudaExercise(
         ),
         KernelMistake(
             "kept",
-            "A stage is never given back: the copying warp waits at its empty barrier, and you for the block that "
-            "would go there.",
+            "A stage is never given back, or one block too late: the copying warp waits at its empty barrier, and you "
+            "for the block that would go there.",
             (
                 "Who waits for whom in the table?",
                 "When block i - 1 has been multiplied, its stage may be overwritten. Say so.",
@@ -103,8 +191,8 @@ RING = CudaExercise(
         ),
         KernelMistake(
             "parity",
-            "You wait for the wrong parity of full: the phases of one stage have parity 0, 1, 0 …, and a stage is used "
-            "every kStages blocks.",
+            "You wait for the wrong parity of full, or multiply another stage than you waited for: the phases of one "
+            "stage have parity 0, 1, 0 …, and a stage is used every kStages blocks.",
             (
                 "Write down stage and round of blocks 0 to 5.",
                 "The round is i / kStages; its lowest bit is the parity.",
@@ -112,6 +200,7 @@ RING = CudaExercise(
             ),
             signs=(
                 stuck("full"),
+                Sign("race", object=r"^[ab]\[", answer=r"wait_parity\(\s*&shared\.full\[[^\]]*\],\s*[01]\s*\)"),
                 Sign(
                     ("race", "uninitialized"),
                     object=r"^[ab]\[",
@@ -179,6 +268,16 @@ RING = CudaExercise(
                 "accumulate: i + slice > 0. d is zero at first, so true would do as well.",
             ),
             model=partial(_last, columns=64),
+        ),
+        KernelMistake(
+            "one slice",
+            "Of each block only the first 16 of 64 columns are in the result.",
+            (
+                "How deep is one m64n64k16?",
+                "A block that is 64 deep needs four multiplies.",
+                "Four times, with both descriptors 32 bytes further in each time.",
+            ),
+            model=lambda a, b: product(_first_slices(a), _first_slices(b)),
         ),
     ),
     hints=(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ Place = Callable[[int, int], tuple[int, int]]
 
 
 def _cases(rng: np.random.Generator, hidden: bool) -> Iterator[Case]:
-    for pitch in (64, 72) if not hidden else (100, 64, 65):
+    for pitch in (64, 71) if not hidden else (100, 64, 65):
         label = "rows one behind the other" if pitch == 64 else "a gap between the rows"
         yield Case({"a": whole(rng, 64, 64), "b": whole(rng, 64, 64), "pitch": pitch}, label, (("row", "column"),))
 
@@ -55,6 +56,22 @@ def _quads_swapped(thread: int, index: int) -> tuple[int, int]:
 def _halves_swapped(thread: int, index: int) -> tuple[int, int]:
     lane = thread % 32
     return 16 * (thread // 32) + lane // 4 + 8 * (index % 2), 8 * (index // 4) + 2 * (lane % 4) + index // 2 % 2
+
+
+def _single_columns(thread: int, index: int) -> tuple[int, int]:
+    row, _ = fragment("D", n=64).element(thread, index)
+    return row, 8 * (index // 4) + thread % 4 + index % 2
+
+
+def _pad_written(case: Case, expected: Any, got: Any) -> bool:
+    return np.array_equal(got[:, :64], expected[:, :64]) and not bool(np.isnan(got[:, 64:]).all())
+
+
+def _half_stored(case: Case, expected: Any, got: Any) -> bool:
+    """Some of a thread's registers in their places, the others nowhere."""
+    tile, right = got[:, :64], expected[:, :64]
+    missing = np.isnan(tile)
+    return bool(missing.any()) and not bool(missing.all()) and np.array_equal(tile[~missing], right[~missing])
 
 
 STORE = CudaExercise(
@@ -144,12 +161,52 @@ STORE = CudaExercise(
             model=partial(_stored, place=_rows_of_lanes),
         ),
         KernelMistake(
-            "outside",
-            "You stored outside the matrix: some row is above 63.",
+            "single columns",
+            "A lane holds two neighbouring columns, so the next lane begins two further on, not one.",
             (
-                "What is the largest row that your formula gives?",
-                "16 * 3 + 7 + 8 = 63 for the last warp's last lane.",
-                "threadIdx.x / 32 is the warp, threadIdx.x % 32 the lane; use the lane in lane / 4.",
+                "Two threads of your kernel store to the same element. Which?",
+                "Four lanes share 8 columns of a row: two each.",
+                "column: 8 * (i / 4) + 2 * (lane % 4) + i % 2.",
+            ),
+            model=partial(_stored, place=_single_columns),
+        ),
+        KernelMistake(
+            "the gap",
+            "You stored between column 64 and the pitch, where somebody else's data lie.",
+            (
+                "Which columns does your kernel store to?",
+                "D has 64 columns, whatever the pitch is.",
+                "Store the 32 registers of each thread and nothing else.",
+            ),
+            when=_pad_written,
+        ),
+        KernelMistake(
+            "not all stored",
+            "What you stored is right, but elements are missing: each of 128 threads has 32 registers to store.",
+            (
+                "How many elements does your kernel store in all?",
+                "64 · 64 elements are 32 for each of 128 threads.",
+                "Let all threads run, and i from 0 to 31.",
+            ),
+            when=_half_stored,
+        ),
+        KernelMistake(
+            "pairs",
+            "An 8-byte store needs an address that is a multiple of 8, and with an odd pitch every other row is none.",
+            (
+                "At which byte does row 1 begin if the pitch is odd?",
+                "Registers 0 and 1 are neighbours in memory, but their address may be a multiple of 4 only.",
+                "Two stores of 4 bytes instead of one float2.",
+            ),
+            signs=(Sign("alignment"),),
+        ),
+        KernelMistake(
+            "outside",
+            "You stored outside the matrix: your formula gives a row or a column above 63, or counts bytes.",
+            (
+                "What are the largest row and the largest column that your formula gives?",
+                "Row 16 * 3 + 7 + 8 = 63 for the last warp's last lane, column 8 * 7 + 2 * 3 + 1 = 63 for register 31.",
+                "threadIdx.x / 32 is the warp, threadIdx.x % 32 the lane; i / 2 % 2 the lower half, i / 4 the block.",
             ),
             signs=(Sign("bounds"),),
         ),
