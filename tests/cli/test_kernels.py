@@ -111,3 +111,17 @@ def test_run_compares_with_the_independent_answer_or_says_why_not(
     else:
         assert status == 0
         assert "right: 3 values, largest error" in shown.out
+
+
+def test_run_writes_a_timeline_and_says_who_waited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if Device.obstacles()["emulator"]:
+        pytest.skip("the emulator is not built")
+    target = tmp_path / "trace.json"
+    assert kernels("run", "bulk_copy", "--trace", str(target)) == 0
+    shown = capsys.readouterr().out
+    assert "bulk_copy: " in shown
+    assert " cycles modelled, 3 CTAs, 6 warps" in shown
+    assert "consumer on full[0]" in shown
+    assert target.stat().st_size > 1000
+    assert kernels("run", "all", "--trace", str(target)) == 1
+    assert "--trace is for one kernel on the emulator" in capsys.readouterr().err

@@ -14,6 +14,7 @@
 #include "machine/machine.hpp"
 #include "machine/sequence.hpp"
 #include "ptx/program.hpp"
+#include "trace/log.hpp"
 
 namespace py = pybind11;
 

@@ -3,6 +3,7 @@
 
 #include "check/monitor.hpp"
 #include "exec/lanes.hpp"
+#include "trace/log.hpp"
 
 namespace emu {
 namespace {

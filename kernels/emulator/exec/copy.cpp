@@ -7,6 +7,7 @@
 #include "check/monitor.hpp"
 #include "exec/atomic.hpp"
 #include "exec/bulk.hpp"
+#include "trace/log.hpp"
 
 namespace emu {
 namespace {

@@ -1,5 +1,6 @@
 // Markers: names of warps and of shared memory. They count as no instruction, because a GPU runs none.
 #include "exec/lanes.hpp"
+#include "trace/log.hpp"
 
 namespace emu {
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "check/monitor.hpp"
+#include "trace/log.hpp"
 
 namespace emu {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/lanes.hpp"
+#include "trace/event.hpp"
 #include "units/mbarrier.hpp"
 
 namespace emu {

@@ -7,6 +7,7 @@
 #include "check/monitor.hpp"
 #include "check/multiply_registers.hpp"
 #include "exec/wgmma_operands.hpp"
+#include "trace/log.hpp"
 
 namespace emu {
 namespace {

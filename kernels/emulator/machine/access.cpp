@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "machine/machine.hpp"
+#include "trace/log.hpp"
 
 namespace emu {
 

@@ -6,6 +6,7 @@
 
 #include "check/monitor.hpp"
 #include "machine/machine.hpp"
+#include "trace/log.hpp"
 
 namespace emu {
 namespace {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "machine/machine.hpp"
+#include "trace/log.hpp"
 
 namespace emu {
 namespace {

@@ -5,6 +5,7 @@
 #include "check/monitor.hpp"
 #include "exec/mbarrier.hpp"
 #include "machine/machine.hpp"
+#include "trace/log.hpp"
 
 namespace emu {
 namespace {

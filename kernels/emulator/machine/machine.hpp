@@ -20,14 +20,15 @@
 #include "machine/mbarrier_info.hpp"
 #include "machine/memory.hpp"
 #include "machine/multiplies.hpp"
-#include "trace/log.hpp"
 #include "units/async_queue.hpp"
 
 namespace emu {
 
 struct TakenApart;
+class ClusterLog;
 class Cta;
 class Cluster;
+class EventLog;
 class Grid;
 class Monitor;
 

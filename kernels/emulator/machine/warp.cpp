@@ -7,6 +7,7 @@
 #include "check/monitor.hpp"
 #include "machine/machine.hpp"
 #include "machine/special.hpp"
+#include "trace/log.hpp"
 #include "units/mbarrier.hpp"
 
 namespace emu {

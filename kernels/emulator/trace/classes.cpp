@@ -47,7 +47,7 @@ constexpr std::pair<std::string_view, Class> kPrefixes[] = {
     {"rcp", Class::special},
     {"rsqrt", Class::special},
     {"sqrt.approx", Class::special},
-    {"sqrt", Class::divide},
+    {"sqrt", Class::float_divide},
     {"ex2", Class::special},
     {"lg2", Class::special},
     {"sin", Class::special},
@@ -127,6 +127,10 @@ Class class_of(std::string_view op) {
     if (op.starts_with("cvt.") && only_renames(op)) return Class::free;
     if (op.starts_with("cvt")) return Class::convert;
     if (op.starts_with("fma")) return arithmetic(op);
+    if (op.starts_with("div") && has(op, ".f") && !has(op, "approx")) return Class::float_divide;
+    if (has(op, ".async.bulk") && has(op, ".global.shared")) return Class::bulk_store;
+    if ((op.starts_with("fence") || op.starts_with("membar")) && !has(op, "proxy") && !has(op, "cta"))
+        return op.starts_with("fence.mbarrier_init") ? Class::proxy_fence : Class::wide_fence;
     for (const auto& [prefix, found] : kPrefixes)
         if (op.starts_with(prefix)) return found;
     if (op.starts_with("ld")) return memory_class(op, Class::shared_load, Class::global_load);
@@ -157,6 +161,7 @@ Kind kind_of(Class c) {
         case Class::commit:
         case Class::copy:
         case Class::bulk:
+        case Class::bulk_store:
         case Class::remote_store:
             return Kind::async;
         case Class::group_wait:
@@ -168,6 +173,7 @@ Kind kind_of(Class c) {
         case Class::cluster_arrive:
         case Class::cluster_wait:
         case Class::fence:
+        case Class::wide_fence:
         case Class::proxy_fence:
             return Kind::sync;
         case Class::branch:

@@ -16,11 +16,12 @@ enum class Class : std::uint8_t {
     float32,
     half,  // packed 16-bit floats
     float64,
-    convert,  // between number formats
-    special,  // reciprocal, square root, exponential, logarithm, sine
-    divide,   // a sequence of instructions
-    clock,    // special registers that are read when asked for
-    shuffle,  // shfl, vote, match, redux, elect: between the lanes of a warp
+    convert,       // between number formats
+    special,       // reciprocal, square root, exponential, logarithm, sine
+    divide,        // of integers, and 64-bit products: a sequence of instructions
+    float_divide,  // also square roots: a longer sequence
+    clock,         // special registers that are read when asked for
+    shuffle,       // shfl, vote, match, redux, elect: between the lanes of a warp
     branch,
     shared_load,
     shared_store,
@@ -36,7 +37,8 @@ enum class Class : std::uint8_t {
     commit,        // of a group
     group_wait,    // for a group
     copy,          // cp.async
-    bulk,          // issue of a bulk or tensor copy
+    bulk,          // issue of a bulk or tensor copy into shared memory
+    bulk_store,    // out of shared memory
     remote_store,  // st.async, red.async
     mbarrier_init,
     mbarrier_arrive,
@@ -45,7 +47,8 @@ enum class Class : std::uint8_t {
     barrier_arrive,
     cluster_arrive,
     cluster_wait,
-    fence,
+    fence,       // within the CTA
+    wide_fence,  // beyond
     proxy_fence,
     sleep,
     registers,  // setmaxnreg

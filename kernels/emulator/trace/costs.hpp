@@ -15,15 +15,21 @@ namespace emu {
     X(special_issue)           \
     X(shuffle_issue)           \
     X(alu_latency)             \
+    X(integer_latency)         \
+    X(half_latency)            \
     X(convert_latency)         \
     X(special_latency)         \
     X(float64_latency)         \
     X(shuffle_latency)         \
-    X(divide_instructions)     \
+    X(divide_issue)            \
+    X(divide_latency)          \
+    X(float_divide_issue)      \
+    X(float_divide_latency)    \
     X(clock_latency)           \
     X(branch_latency)          \
     X(shared_latency)          \
     X(shared_bytes)            \
+    X(conflict_latency)        \
     X(shared_atomic_latency)   \
     X(matrix_latency)          \
     X(l1_latency)              \
@@ -36,27 +42,28 @@ namespace emu {
     X(remote_latency)          \
     X(remote_bytes)            \
     X(fence_latency)           \
+    X(wide_fence_latency)      \
     X(proxy_fence_latency)     \
     X(mbarrier_issue)          \
-    X(mbarrier_lane)           \
     X(mbarrier_arrive_latency) \
     X(mbarrier_wait_latency)   \
     X(mbarrier_wake_latency)   \
     X(remote_arrive_latency)   \
     X(barrier_latency)         \
+    X(barrier_warp)            \
     X(cluster_latency)         \
     X(bulk_issue)              \
     X(bulk_latency)            \
     X(bulk_bytes)              \
-    X(bulk_gap)                \
     X(tensor_latency)          \
     X(tensor_row)              \
-    X(bulk_read_latency)       \
-    X(bulk_store_latency)      \
+    X(store_issue)             \
+    X(store_bytes)             \
+    X(store_read_latency)      \
+    X(store_latency)           \
     X(copy_latency)            \
     X(wgmma_macs)              \
     X(wgmma_latency)           \
-    X(wgmma_gap)               \
     X(wgmma_wait_latency)      \
     X(mma_latency)             \
     X(mma_macs)                \

@@ -7,15 +7,15 @@ namespace emu {
 Charge charge_of(Class c, const Costs& k) {
     switch (c) {
         case Class::integer:
-            return {1, Pipe::integer, k.integer_issue, k.alu_latency};
+            return {1, Pipe::integer, k.integer_issue, k.integer_latency};
         case Class::multiply:
             return {1, Pipe::float32, k.multiply_issue, k.alu_latency};
         case Class::wide:
-            return {2, Pipe::integer, 2 * k.integer_issue, k.alu_latency + k.integer_issue};
+            return {2, Pipe::integer, 2 * k.integer_issue, k.integer_latency + k.integer_issue};
         case Class::float32:
             return {1, Pipe::float32, k.float32_issue, k.alu_latency};
         case Class::half:
-            return {1, Pipe::half, k.half_issue, k.alu_latency};
+            return {1, Pipe::half, k.half_issue, k.half_latency};
         case Class::float64:
             return {1, Pipe::float64, k.float64_issue, k.float64_latency};
         case Class::convert:
@@ -23,14 +23,17 @@ Charge charge_of(Class c, const Costs& k) {
         case Class::special:
             return {1, Pipe::special, k.special_issue, k.special_latency};
         case Class::divide:
-            return {k.divide_instructions, Pipe::float32, k.divide_instructions,
-                    k.divide_instructions * k.alu_latency};
+            return {k.divide_issue, Pipe::integer, k.divide_issue, k.divide_latency};
+        case Class::float_divide:
+            return {k.float_divide_issue, Pipe::float32, k.float_divide_issue, k.float_divide_latency};
         case Class::clock:
             return {1, Pipe::count, 0, k.clock_latency, k.clock_latency};
         case Class::branch:
             return {1, Pipe::count, 0, 0, k.branch_latency};
         case Class::fence:
             return {1, Pipe::count, 0, 0, k.fence_latency};
+        case Class::wide_fence:
+            return {1, Pipe::count, 0, 0, k.wide_fence_latency};
         case Class::proxy_fence:
             return {1, Pipe::count, 0, 0, k.proxy_fence_latency};
         case Class::mbarrier_init:
@@ -40,6 +43,8 @@ Charge charge_of(Class c, const Costs& k) {
             return {1, Pipe::count, 0, k.mbarrier_wait_latency, 0};
         case Class::bulk:
             return {1, Pipe::count, 0, 0, k.bulk_issue};
+        case Class::bulk_store:
+            return {1, Pipe::count, 0, 0, k.store_issue};
         case Class::registers:
             return {1, Pipe::count, 0, 0, k.registers_latency};
         default:
@@ -52,15 +57,15 @@ MemoryTimes memory_times(Class c, const Event* access, double at, Multiprocessor
     if (access == nullptr) return {at, at};
     const double passes = access->owner;
     if ((access->detail & kRemote) != 0) {
-        const double start = sm.remote.take(at, passes * k.shared_bytes / k.remote_bytes);
-        return {start, start + k.remote_latency + passes - 1};
+        const double start = sm.remote.take(at, passes * 128 / k.remote_bytes);
+        return {start, start + k.remote_latency + (passes - 1) * 128 / k.remote_bytes};
     }
     if ((access->detail & kGlobal) == 0) {
         const double start = sm.shared.take(at, passes * 128 / k.shared_bytes);
         const double latency = c == Class::shared_atomic ? k.shared_atomic_latency
                                : c == Class::matrix_load ? k.matrix_latency
                                                          : k.shared_latency;
-        return {start, start + latency + passes - 1};
+        return {start, start + latency + (passes - 1) * k.conflict_latency};
     }
     // Global memory. What the SM loaded before is in its first cache; stores and atomics go through to the
     // second.

@@ -62,7 +62,7 @@ void read_cluster(PreparedCluster& c, Prepared& all) {
         const Event& e = events[i];
         const auto belongs = [&](std::uint32_t point) {
             c.point[i] = point;
-            ++all.points[point].missing;
+            ++all.points[point].missing, ++all.points[point].count;
         };
         switch (e.kind) {
             case Kind::init:

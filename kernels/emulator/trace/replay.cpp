@@ -33,8 +33,6 @@ struct WarpState {
     Kind stall = Kind::alu;    // what the latest start waited for
     std::deque<const Event*> accesses;
     std::array<Groups, 3> groups;
-    std::uint32_t last_arrive_pc = ~0u;
-    double arrive_offset = 0;
 };
 
 constexpr double kEndless = 100;
@@ -170,7 +168,6 @@ class Replay {
         switch (e.kind) {
             case EventKind::run:
                 w.pc = e.pc, w.end = e.x;
-                w.last_arrive_pc = ~0u;
                 break;
             case EventKind::wait:
                 w.wait = &e;
@@ -201,15 +198,11 @@ class Replay {
 
     void come(WarpState& w, const PreparedCluster& c, std::uint32_t number) {
         const Event& e = c.log->events[number];
-        // Lanes that arrive with one instruction come one after the other.
-        if (e.pc != w.last_arrive_pc) w.arrive_offset = 0;
         const bool mbarrier = c.life[number] != kNoPoint;
         const bool remote = mbarrier && e.owner != out_.ctas[w.cta].rank;
         double time = w.t;
         if (mbarrier && e.kind != EventKind::init && e.kind != EventKind::inval)
-            time += w.arrive_offset + (remote ? k_.remote_arrive_latency : k_.mbarrier_arrive_latency);
-        if (e.kind == EventKind::arrive || e.kind == EventKind::drop) w.arrive_offset += k_.mbarrier_lane;
-        w.last_arrive_pc = e.pc;
+            time += remote ? k_.remote_arrive_latency : k_.mbarrier_arrive_latency;
         if (mbarrier) rows_.barrier(actor(w), c, number, time);
         if (c.point[number] != kNoPoint && e.kind != EventKind::phase) contribute(c.point[number], time);
     }
@@ -235,9 +228,10 @@ class Replay {
                 w.blocked = true;
                 return point.waiters.push_back(index), false;
             }
-            ready = point.time + (what == Waited::mbarrier  ? k_.mbarrier_wake_latency
-                                  : what == Waited::barrier ? k_.barrier_latency
-                                                            : k_.cluster_latency);
+            ready =
+                point.time + (what == Waited::mbarrier  ? k_.mbarrier_wake_latency
+                              : what == Waited::barrier ? k_.barrier_latency + point.count * k_.barrier_warp
+                                                        : k_.cluster_latency);
         } else if (what != Waited::mbarrier && what != Waited::lanes) {
             ready = groups_done(w, what, e.y);
         }
@@ -346,7 +340,7 @@ class Replay {
         if (start > w.block) w.block = start, w.stall = ready >= start ? origin : kind;
         produce(w, line, result, kind);
         w.passed = false;
-        if (charge.hold > 0) {
+        if (charge.hold > 0 && (line.kind != Class::branch || w.pc == w.end)) {  // a branch that is taken
             settle(w);
             const double from = w.t;
             w.t = w.block = std::max(w.t, start + charge.hold);
@@ -383,13 +377,13 @@ class Replay {
             case AsyncKind::tensor_store:
             case AsyncKind::bulk_reduce:
             case AsyncKind::tensor_reduce: {
-                double busy = std::max(k_.bulk_gap, bytes / k_.bulk_bytes);
+                double busy = bytes / (store ? k_.store_bytes : k_.bulk_bytes);
                 if (tensor) busy = std::max(busy, o.rows * k_.tensor_row);
                 t.start = sm.bulk.take(w.t, busy);
                 const double extra = tensor ? k_.tensor_latency : 0;
                 if (store) {
-                    t.fetched = t.start + k_.bulk_read_latency + busy + extra;
-                    t.end = served(t.fetched, bytes, sm) + k_.bulk_store_latency;
+                    t.fetched = t.start + k_.store_read_latency + busy + extra;
+                    t.end = served(t.fetched, bytes, sm) + k_.store_latency;
                 } else if (o.from_global) {
                     const double there = served(t.start, bytes, sm);
                     t.fetched = t.end = std::max(t.start + busy, there) + k_.bulk_latency + extra;
@@ -418,7 +412,7 @@ class Replay {
                 t.fetched = t.end;
                 break;
             case AsyncKind::wgmma: {
-                const double duration = std::max(k_.wgmma_gap, macs_of(log_.code[o.pc].text) / k_.wgmma_macs);
+                const double duration = macs_of(log_.code[o.pc].text) / k_.wgmma_macs;
                 t.start = w.t;
                 SubPartition& part = sm.parts[w.number % 4];
                 t.start = part.tensor.take(w.t, duration);

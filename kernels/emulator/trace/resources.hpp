@@ -37,7 +37,7 @@ struct Multiprocessor {
 
 // A phase of a barrier: over when everything that belongs to it has come.
 struct Point {
-    std::uint32_t missing = 0;
+    std::uint32_t missing = 0, count = 0;
     bool closed = false;  // the log saw its end
     double time = 0;      // of the last that came
     std::vector<std::uint32_t> waiters;

@@ -4,6 +4,7 @@
     mlacademy kernels compile wgmma_tile --ptx      CUDA C++ to PTX; says what the compiler finds wrong
     mlacademy kernels disassemble wgmma_tile        the machine code (SASS)
     mlacademy kernels run wgmma_tile                run it on test inputs and compare with float64 or exact answers
+    mlacademy kernels run wgmma_tile --trace t.json as before; modelled cycles, who waited on what, and a timeline
 
 No GPU is needed: kernels run on the emulator unless --device cuda is given.
 """
@@ -46,6 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="when the emulator completes copies: at once (the default), as late as possible, or at random",
     )
     running.add_argument("--scale", type=int, default=1, metavar="N", help="inputs about N times as large (default: 1)")
+    running.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="write what happened, in modelled cycles, for https://ui.perfetto.dev, and print a summary",
+    )
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
@@ -155,12 +162,15 @@ def _run(options: argparse.Namespace) -> int:
         device = Device(options.device)
     except RuntimeError as error:
         raise CommandError(str(error)) from error
+    tracing = {"trace": True} if options.trace else {}
+    if tracing and (options.device == "cuda" or len(names) > 1):
+        raise CommandError("--trace is for one kernel on the emulator: the cost model times what the emulator runs")
     order = {"order": options.order, "seed": options.seed} if options.device == "emulator" else {}
     wrong = []
     for name in names:
         started = time.perf_counter()
         try:
-            report, outcome = run_sample(name, device, inputs=options.seed, scale=options.scale, **order)
+            report, outcome = run_sample(name, device, inputs=options.seed, scale=options.scale, **order, **tracing)
         except (CompileError, RuntimeError) as error:
             raise CommandError(f"{name}: {error}") from error
         console().print(str(report), markup=False)
@@ -170,6 +180,9 @@ def _run(options: argparse.Namespace) -> int:
             f"({outcome.bound}); {time.perf_counter() - started:.2f} s in all\n",
             markup=False,
         )
+        if report.trace is not None:
+            console().print(report.trace.summary(), markup=False)
+            console().print(f"wrote {report.trace.to_perfetto(options.trace)}: open it in https://ui.perfetto.dev")
         wrong += [] if outcome.right else [name]
     if wrong:
         complain(f"mlacademy kernels run: {', '.join(wrong)} gave a wrong result")
