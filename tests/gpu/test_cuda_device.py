@@ -163,6 +163,7 @@ def test_plan_becomes_launch_attributes(fake: FakeDriver) -> None:
     allowed = [(arguments[1].name, arguments[2]) for name, arguments in fake.calls if name == "cuFuncSetAttribute"]
     assert allowed == [
         ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 49_153),
+        ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 49_152),
         ("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1),
     ]
 

@@ -44,7 +44,7 @@ struct Event {
 static_assert(sizeof(Event) == 24, "the log is the largest thing in memory while a kernel is traced");
 
 enum class Waited : std::uint8_t { mbarrier, barrier, cluster, copies, bulk, bulk_reads, wgmma, lanes };
-enum class Group : std::uint8_t { copies, bulk, wgmma };
+enum class Group : std::uint8_t { copies, bulk, wgmma, none };
 
 // Event::detail of an access: space, and whether it reads, writes or both. `owner` counts the 128-byte passes
 // over shared memory's banks, or the 32-byte sectors of global memory.

@@ -5,6 +5,7 @@
 #include <queue>
 
 #include "trace/issue.hpp"
+#include "trace/operations.hpp"
 #include "trace/prepare.hpp"
 #include "trace/rows.hpp"
 
@@ -362,78 +363,21 @@ class Replay {
     void issue(WarpState& w, const PreparedCluster& c, std::uint32_t id) {
         const Operation& o = c.log->operations[id - 1];
         OperationTimes& t = operations_[w.cluster][id - 1];
-        Multiprocessor& sm = sms_[out_.ctas[w.cta].sm];
         t.issue = w.t;
         t.started = true;
-        const double bytes = o.bytes;
-        const bool store = o.kind == AsyncKind::bulk_store || o.kind == AsyncKind::tensor_store ||
-                           o.kind == AsyncKind::bulk_reduce || o.kind == AsyncKind::tensor_reduce;
-        const bool tensor = o.kind == AsyncKind::tensor_load || o.kind == AsyncKind::tensor_store ||
-                            o.kind == AsyncKind::tensor_reduce;
-        switch (o.kind) {
-            case AsyncKind::bulk_load:
-            case AsyncKind::tensor_load:
-            case AsyncKind::bulk_store:
-            case AsyncKind::tensor_store:
-            case AsyncKind::bulk_reduce:
-            case AsyncKind::tensor_reduce: {
-                double busy = bytes / (store ? k_.store_bytes : k_.bulk_bytes);
-                if (tensor) busy = std::max(busy, o.rows * k_.tensor_row);
-                t.start = sm.bulk.take(w.t, busy);
-                const double extra = tensor ? k_.tensor_latency : 0;
-                if (store) {
-                    t.fetched = t.start + k_.store_read_latency + busy + extra;
-                    t.end = served(t.fetched, bytes, sm) + k_.store_latency;
-                } else if (o.from_global) {
-                    const double there = served(t.start, bytes, sm);
-                    t.fetched = t.end = std::max(t.start + busy, there) + k_.bulk_latency + extra;
-                } else {
-                    t.start = sm.remote.take(t.start, bytes / k_.remote_bytes);
-                    t.fetched = t.end = t.start + bytes / k_.remote_bytes + k_.remote_latency;
-                }
-                w.groups[static_cast<std::size_t>(Group::bulk)].open.push_back(id);
-                break;
-            }
-            case AsyncKind::st_async:
-            case AsyncKind::red_async:
-                t.start = sm.remote.take(w.t, bytes / k_.remote_bytes);
-                t.fetched = t.end = t.start + k_.remote_arrive_latency;
-                break;
-            case AsyncKind::cp_async:
-                t.start = w.t;
-                t.fetched = t.end = served(w.t, bytes, sm) + k_.copy_latency;
-                w.groups[static_cast<std::size_t>(Group::copies)].open.push_back(id);
-                break;
-            case AsyncKind::cp_async_arrive:
-                t.start = w.t;
-                t.end = w.t + k_.mbarrier_arrive_latency;
-                for (const std::uint32_t earlier : o.after)
-                    t.end = std::max(t.end, operations_[w.cluster][earlier - 1].end);
-                t.fetched = t.end;
-                break;
-            case AsyncKind::wgmma: {
-                const double duration = macs_of(log_.code[o.pc].text) / k_.wgmma_macs;
-                t.start = w.t;
-                SubPartition& part = sm.parts[w.number % 4];
-                t.start = part.tensor.take(w.t, duration);
-                t.fetched = t.end = t.start + duration + k_.wgmma_latency;
-                w.groups[static_cast<std::size_t>(Group::wgmma)].open.push_back(id);
-                break;
-            }
-        }
+        double after = w.t;
+        for (const std::uint32_t earlier : o.after)
+            after = std::max(after, operations_[w.cluster][earlier - 1].end);
+        Multiprocessor& sm = sms_[out_.ctas[w.cta].sm];
+        time_operation(o, log_.code[o.pc].text, after, sm, sm.parts[w.number % 4], dram_, k_, t);
+        if (const Group g = group_of(o.kind); g != Group::none)
+            w.groups[static_cast<std::size_t>(g)].open.push_back(id);
         rows_.operation(actor(w, id), c, o, t);
         for (const std::uint32_t number : c.effects[id - 1]) {
             rows_.barrier(actor(w, id), c, number, t.end);
             if (c.point[number] != kNoPoint && c.log->events[number].kind != EventKind::phase)
                 contribute(c.point[number], t.end);
         }
-    }
-
-    // Through this multiprocessor's share of the second cache, and the whole device's.
-    double served(double at, double bytes, Multiprocessor& sm) {
-        const double here = sm.l2.take(at, bytes / k_.l2_bytes);
-        const double there = dram_.take(here, bytes / (k_.cold != 0 ? k_.dram_bytes : k_.l2_total));
-        return there + bytes / k_.l2_bytes + (k_.cold != 0 ? k_.dram_latency - k_.l2_latency : 0);
     }
 
     void finish() {

@@ -54,7 +54,7 @@ class CostModel:
     )
     float_divide_latency: float = _constant(270, "cycles", "from it to its result", "div_f32")
     clock_latency: float = _constant(16, "cycles", "reading a clock", "assumed")
-    branch_latency: float = _constant(18, "cycles", "a branch that is taken, until the next instruction issues", "loop")
+    branch_latency: float = _constant(17, "cycles", "a branch that is taken, until the next instruction issues", "loop")
     shared_latency: float = _constant(23, "cycles", "a load from shared memory without conflicts", "ld_shared")
     shared_bytes: float = _constant(128, "bytes/cycle", "what shared memory serves", "ld_shared_pipe")
     conflict_latency: float = _constant(
@@ -64,7 +64,7 @@ class CostModel:
     matrix_latency: float = _constant(23, "cycles", "ldmatrix, apart from its further passes", "ldmatrix")
     l1_latency: float = _constant(34, "cycles", "a load of what the multiprocessor loaded before", "ld_l1")
     l2_latency: float = _constant(266, "cycles", "a load that the second cache serves", "ld_l2")
-    l2_bytes: float = _constant(102, "bytes/cycle", "between the second cache and one multiprocessor", "l2_one")
+    l2_bytes: float = _constant(107, "bytes/cycle", "between the second cache and one multiprocessor", "l2_one")
     l2_total: float = _constant(4320, "bytes/cycle", "between the second cache and all multiprocessors", "l2_all")
     dram_latency: float = _constant(685, "cycles", "a load that device memory serves", "ld_dram")
     dram_bytes: float = _constant(2260, "bytes/cycle", "what device memory serves", "dram_all")
@@ -80,21 +80,21 @@ class CostModel:
     mbarrier_arrive_latency: float = _constant(
         23, "cycles", "from an arrival to the barrier's new state", "mbarrier_state"
     )
-    mbarrier_wait_latency: float = _constant(20, "cycles", "a wait for a phase that is over", "mbarrier_wait")
+    mbarrier_wait_latency: float = _constant(30, "cycles", "a wait for a phase that is over", "mbarrier_wait")
     mbarrier_wake_latency: float = _constant(
-        90, "cycles", "from the end of a phase to the warp that waits", "mbarrier_ping"
+        114, "cycles", "from the end of a phase to the warp that waits", "mbarrier_ping"
     )
-    remote_arrive_latency: float = _constant(220, "cycles", "an arrival at another CTA's barrier", "cluster_ping")
-    barrier_latency: float = _constant(12, "cycles", "from the last arrival at a named barrier to all", "bar_4, bar_16")
-    barrier_warp: float = _constant(2, "cycles", "each warp that meets there adds", "bar_4, bar_16")
+    remote_arrive_latency: float = _constant(256, "cycles", "an arrival at another CTA's barrier", "cluster_ping")
+    barrier_latency: float = _constant(13, "cycles", "from the last arrival at a named barrier to all", "bar_4, bar_16")
+    barrier_warp: float = _constant(1.7, "cycles", "each warp that meets there adds", "bar_4, bar_16")
     cluster_latency: float = _constant(
-        340, "cycles", "from the last arrival at the cluster's barrier to all", "cluster_sync"
+        360, "cycles", "from the last arrival at the cluster's barrier to all", "cluster_sync"
     )
     bulk_issue: float = _constant(
         44, "cycles", "the start of a load by the copy engine holds its warp", "bulk_issue, bulk_16_queue"
     )
     bulk_latency: float = _constant(
-        200, "cycles", "a load by the copy engine from the second cache, apart from its bytes", "bulk_2048_alone"
+        182, "cycles", "a load by the copy engine from the second cache, apart from its bytes", "bulk_2048_alone"
     )
     bulk_bytes: float = _constant(
         108, "bytes/cycle", "loads by the copy engine of one multiprocessor", "bulk_32768_queue"
@@ -110,14 +110,14 @@ class CostModel:
         34.4, "bytes/cycle", "stores by the copy engine of one multiprocessor", "store_512_read, store_8192_read"
     )
     store_read_latency: float = _constant(
-        10, "cycles", "until a store has read its source, apart from its bytes", "store_512_read"
+        18, "cycles", "until a store has read its source, apart from its bytes", "store_512_read"
     )
-    store_latency: float = _constant(30, "cycles", "from then until it has written", "store_512_done, store_8192_done")
-    copy_latency: float = _constant(290, "cycles", "a cp.async from the second cache", "cp_async")
+    store_latency: float = _constant(25, "cycles", "from then until it has written", "store_512_done, store_8192_done")
+    copy_latency: float = _constant(312, "cycles", "a cp.async from the second cache", "cp_async")
     wgmma_macs: float = _constant(
         2048, "1/cycle", "multiply-adds of 16-bit floats by the tensor cores", "wgmma_n64, wgmma_n256"
     )
-    wgmma_latency: float = _constant(30, "cycles", "from the last multiply-add to the result", "wgmma_n64_alone")
+    wgmma_latency: float = _constant(40, "cycles", "from the last multiply-add to the result", "wgmma_n64_alone")
     wgmma_wait_latency: float = _constant(10, "cycles", "from the result to the warp that waits", "wgmma_n64_alone")
     mma_latency: float = _constant(18, "cycles", "from the last multiply-add of mma.sync to its result", "mma")
     mma_macs: float = _constant(1334, "1/cycle", "multiply-adds of 16-bit floats by mma.sync", "mma_pipe")

@@ -15,7 +15,7 @@ from mlacademy.gpu.errors import DeviceError
 from mlacademy.gpu.kernel import Kernel
 from mlacademy.gpu.module import Module
 from mlacademy.gpu.packing import described, pack
-from mlacademy.gpu.plan import DEFAULT_SMEM_BYTES, PORTABLE_CLUSTER, LaunchPlan
+from mlacademy.gpu.plan import PORTABLE_CLUSTER, LaunchPlan
 from mlacademy.gpu.staging import Staging
 from mlacademy.gpu.tensor_map import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES, Im2colMap, TensorMap
 from mlacademy.gpu.tensors import TensorView, view_of
@@ -131,7 +131,7 @@ class CudaDevice(Device):
             )
         function = loaded.functions[kernel.name]
         names, doing = driver().CUfunction_attribute, f"preparing {kernel.base_name}"
-        if plan.smem_bytes > DEFAULT_SMEM_BYTES:
+        if plan.smem_bytes:  # the limit without it is for static and dynamic shared memory together
             name = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             ask("cuFuncSetAttribute", function, name, plan.smem_bytes, doing=doing)
         if plan.ctas_per_cluster > PORTABLE_CLUSTER:
