@@ -1,7 +1,7 @@
 # MLAcademy. `make lab` opens the course, `make test` checks it; both set up everything they need in .venv/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test lessons book bench evidence check format clean
+.PHONY: help setup lab test lessons book bench sanitize evidence check format clean
 
 BIN := .venv/bin
 NOTEBOOKS = $(wildcard lessons/*.ipynb lessons/*/*.ipynb exercises/*/*.ipynb solutions/*/*.ipynb)
@@ -28,6 +28,9 @@ book: setup ## Build the course as web pages in book/_build/html
 
 bench: setup ## Run the benchmarks
 	@$(BIN)/mlacademy bench --all
+
+sanitize: setup ## Run the emulator's tests on a build with address and undefined-behaviour sanitizers
+	@$(BIN)/python scripts/sanitize.py
 
 evidence: setup ## Show every promise of the course kept: the command and what it printed, in one page
 	@$(BIN)/python scripts/evidence.py
