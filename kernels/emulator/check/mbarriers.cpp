@@ -74,7 +74,7 @@ void Monitor::mbarrier_init(Warp& w, const Instruction& ins, int lane, std::uint
     b.live = true, b.init = moment, b.init_fenced = false;
     b.sync = {};
     b.users.clear();
-    unfenced_.push_back(&b);
+    if (std::ranges::find(unfenced_, &b) == unfenced_.end()) unfenced_.push_back(&b);
 }
 
 void Monitor::mbarrier_inval(Warp& w, const Instruction& ins, int lane, std::uint32_t offset) {

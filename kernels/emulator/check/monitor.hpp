@@ -114,7 +114,6 @@ class Monitor {
     struct Flight {
         Agent agent = 0;
         Time time = 0;
-        bool reduces = false;
         Knowledge carried;  // cp.async.mbarrier.arrive: what it hands to the barrier
     };
     // One lane's access, or one region of an operation, for reports.
