@@ -97,7 +97,7 @@ def copy_one_thread_waits():
     return copy_kernel(wait="if (threadIdx.x == 0) mbarrier_wait_parity(&landed, 0);")
 
 
-@wrong("07.1", "every thread copies", says="128 arrivals where one was expected")
+@wrong("07.1", "every thread copies", says="one copy is enough")
 def copy_every_thread():
     return copy_kernel().replace("__syncthreads();\n    if (threadIdx.x == 0) {", "__syncthreads();\n    {")
 
@@ -116,6 +116,29 @@ def copy_no_fence():
 @wrong("07.1", "others do not wait for the init", says="used before mbarrier_init")
 def copy_no_meeting():
     return copy_kernel(init=COPY_INIT.replace("__syncthreads();", ""))
+
+
+@wrong("07.1", "one thread of each warp copies", says="one copy is enough")
+def copy_each_warp():
+    return copy_kernel().replace(
+        "__syncthreads();\n    if (threadIdx.x == 0)", "__syncthreads();\n    if (threadIdx.x % 32 == 0)"
+    )
+
+
+@wrong("07.1", "copies and announces elements", says="no copy had written")
+def copy_a_quarter():
+    return copy_kernel(expect=COPY_EXPECT.replace("bytes", "bytes / 4"), start=COPY_START.replace("bytes", "bytes / 4"))
+
+
+@wrong("07.1", "announces after the wait", says="no expect_tx comes before the wait")
+def copy_announced_late():
+    return copy_kernel(expect="", wait=COPY_WAIT + "\n    if (threadIdx.x == 0) " + COPY_EXPECT)
+
+
+@wrong("07.1", "meets inside the branch", says="used before mbarrier_init")
+def copy_meets_in_branch():
+    init = "if (threadIdx.x == 0) { mbarrier_init(&landed, 1); fence_mbarrier_init(); __syncthreads(); }"
+    return copy_kernel(init=init)
 
 
 # 07.2
@@ -246,6 +269,51 @@ def ring_arrives_at_filled():
     return ring_kernel(back="mbarrier_arrive(&filled[s]);")
 
 
+@wrong("07.2", "readers do not wait", says="nobody waits for filled")
+def ring_no_ready():
+    return ring_kernel(ready="")
+
+
+@wrong("07.2", "readers wait with the copier's parity", says="does not follow the uses of the stage")
+def ring_ready_opposite():
+    return ring_kernel(ready="mbarrier_wait_parity(&filled[s], ~round & 1);")
+
+
+@wrong("07.2", "readers meet at __syncthreads", says="each role has its own branch")
+def ring_meets():
+    return ring_kernel(use=USE + "\n            __syncthreads();")
+
+
+@wrong("07.2", "announces without arriving", says="is no arrival")
+def ring_no_arrival():
+    return ring_kernel(announce="mbarrier_expect_tx(&filled[s], sizeof(stage[s]));")
+
+
+@wrong("07.2", "announces and arrives once more", says="More arrivals came to a barrier")
+def ring_arrives_twice():
+    return ring_kernel(announce=ANNOUNCE + " mbarrier_arrive(&filled[s]);")
+
+
+@wrong("07.2", "starts at the thread's own number", says="never written")
+def ring_skips_a_warp():
+    return ring_kernel(use=USE.replace("threadIdx.x - 32", "threadIdx.x"))
+
+
+@wrong("07.2", "writes every tile to the front", says="never written")
+def ring_one_target():
+    return ring_kernel(use=USE.replace("tile * kTile + i", "i"))
+
+
+@wrong("07.2", "loads the first tile again and again", says="the first one")
+def ring_one_source():
+    return ring_kernel(fetch=FETCH.replace("source + tile * kTile", "source"))
+
+
+@wrong("07.2", "moves the source by bytes", says="counts floats, not bytes")
+def ring_bytes():
+    return ring_kernel(fetch=FETCH.replace("tile * kTile", "tile * sizeof(stage[s])"))
+
+
 # 07.3
 
 BOX_FRAME = """
@@ -356,6 +424,41 @@ def box_other_parity():
 @wrong("07.3", "every thread loads", says="one is enough")
 def box_every_thread():
     return box_kernel().replace("__syncthreads();\n    if (threadIdx.x == 0) {", "__syncthreads();\n    {")
+
+
+@wrong("07.3", "the whole row number", says="lies outside the box")
+def box_whole_row():
+    return box_kernel(place="32 * r + 4 * ((c / 4) ^ r) + c % 4")
+
+
+@wrong("07.3", "the group's number", says="number inside its group")
+def box_row_group():
+    return box_kernel(place="32 * r + 4 * ((c / 4) ^ (r / 8)) + c % 4")
+
+
+@wrong("07.3", "the chunk's place as a float's", says="as if it were the place of a float")
+def box_not_scaled():
+    return box_kernel(place="32 * r + ((c / 4) ^ (r % 8)) + c % 4")
+
+
+@wrong("07.3", "the first float of each chunk", says="came out as its first one")
+def box_first_float():
+    return box_kernel(place="32 * r + 4 * ((c / 4) ^ (r % 8))")
+
+
+@wrong("07.3", "written out as it lies", says="as it lies in shared memory")
+def box_as_it_lies():
+    return box_kernel(place="i")
+
+
+@wrong("07.3", "announces without arriving", says="the arrival that mbarrier_init asked for is missing")
+def box_no_arrival():
+    return box_kernel().replace("arrive_expect_tx", "expect_tx")
+
+
+@wrong("07.3", "one element a thread", says="never written")
+def box_one_round():
+    return box_kernel().replace("for (int i = threadIdx.x; i < 32 * 32; i += blockDim.x)", "const int i = threadIdx.x;")
 
 
 # 07.4
@@ -484,6 +587,48 @@ def total_read_early():
     return total_kernel(PULL[0], "__syncthreads();", *PULL[2:])
 
 
+@wrong("07.4", "the receiver's element", says="Several CTAs sent to the same place")
+def total_receivers_element():
+    send = TOTAL_SEND.replace("&parts[rank]", "&parts[threadIdx.x]")
+    return total_kernel(TOTAL_INIT, "cluster_sync();", TOTAL_EXPECT, send, TOTAL_WAIT)
+
+
+@wrong("07.4", "every thread announces", says="expects one arrival in each CTA")
+def total_every_thread():
+    expect = TOTAL_EXPECT.replace("if (threadIdx.x == 0) ", "")
+    return total_kernel(TOTAL_INIT, "cluster_sync();", expect, TOTAL_SEND, TOTAL_WAIT)
+
+
+@wrong("07.4", "every thread sends", says="a rank that the cluster does not have")
+def total_every_lane():
+    send = TOTAL_SEND.replace("if (threadIdx.x < ranks)", "")
+    return total_kernel(TOTAL_INIT, "cluster_sync();", TOTAL_EXPECT, send, TOTAL_WAIT)
+
+
+@wrong("07.4", "sends in a circle", says="more than once")
+def total_in_a_circle():
+    send = TOTAL_SEND.replace("if (threadIdx.x < ranks)", "").replace("threadIdx.x)", "threadIdx.x % ranks)")
+    return total_kernel(TOTAL_INIT, "cluster_sync();", TOTAL_EXPECT, send, TOTAL_WAIT)
+
+
+@wrong("07.4", "announces the others only", says="this one included")
+def total_others_only():
+    expect = TOTAL_EXPECT.replace("4 * ranks", "4 * (ranks - 1)")
+    return total_kernel(TOTAL_INIT, "cluster_sync();", expect, TOTAL_SEND, TOTAL_WAIT)
+
+
+@wrong("07.4", "announces for every thread", says="the count is too large")
+def total_announces_128():
+    expect = TOTAL_EXPECT.replace("4 * ranks", "4 * 32")
+    return total_kernel(TOTAL_INIT, "cluster_sync();", expect, TOTAL_SEND, TOTAL_WAIT)
+
+
+@wrong("07.4", "reads without mapa", says="without mapa")
+def total_reads_own():
+    read = PULL[2].replace("mapa(smem_address(&parts[threadIdx.x]), threadIdx.x)", "smem_address(&parts[threadIdx.x])")
+    return total_kernel(*PULL[:2], read, PULL[3])
+
+
 # 07.5
 
 SHARE_FRAME = """
@@ -556,7 +701,7 @@ def share_everything():
     )
 
 
-@wrong("07.5", "sends to itself", says="the other half went to one CTA only")
+@wrong("07.5", "sends to itself", says="went to one CTA only")
 def share_own_mask():
     return share_kernel(copy=SHARE_COPY.replace("&landed, 3)", "&landed, 1 << rank)"))
 
@@ -600,3 +745,33 @@ def share_no_fence():
 @wrong("07.5", "waits for the other parity", says="read before both halves")
 def share_other_parity():
     return share_kernel(wait="mbarrier_wait_parity(&landed, 1);")
+
+
+@wrong("07.5", "a size in floats", says="bytes, not floats")
+def share_floats():
+    return share_kernel(copy=SHARE_COPY.replace("sizeof(tile) / 2", "256"))
+
+
+@wrong("07.5", "rank 0 alone copies", says="a half was not loaded")
+def share_rank_0_copies():
+    return share_kernel(copy=SHARE_COPY.replace("cp_async", "if (rank == 0) cp_async"))
+
+
+@wrong("07.5", "every thread copies", says="one does all three")
+def share_every_thread():
+    return share_kernel(copy=SHARE_COPY.replace("if (threadIdx.x == 0) ", ""))
+
+
+@wrong("07.5", "offsets in bytes", says="counts floats, not bytes")
+def share_offset_bytes():
+    return share_kernel(copy=SHARE_COPY.replace("256 * rank", "1024 * rank"))
+
+
+@wrong("07.5", "the rank as a mask", says="names no CTA")
+def share_rank_as_mask():
+    return share_kernel(copy=SHARE_COPY.replace("&landed, 3)", "&landed, rank)"))
+
+
+@wrong("07.5", "the other rank's place", says="changed places")
+def share_exchanged():
+    return share_kernel(copy=SHARE_COPY.replace("tile + 256 * rank", "tile + 256 * (1 - rank)"))

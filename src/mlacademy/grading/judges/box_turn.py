@@ -115,6 +115,56 @@ TURN_BOX = CudaExercise(
             model=lambda matrix, row, column: _read(matrix, row, column, _C ^ _R % 8),
         ),
         KernelMistake(
+            key="swizzle-of-row-groups",
+            says="You took the number of the group of 8 rows. What counts is the row's number inside its group.",
+            hints=(
+                "Which rows have all chunks in order?",
+                "Rows 0, 8, 16 and 24, the first of each group: r % 8 is 0 there.",
+                "XOR c / 4 with r % 8, not with r / 8.",
+            ),
+            model=lambda matrix, row, column: _read(matrix, row, column, 4 * (_C // 4 ^ _R // 8) + _C % 4),
+        ),
+        KernelMistake(
+            key="place-outside",
+            says="The place you compute lies outside the box: a swizzle never leaves the row, which has 8 places.",
+            hints=(
+                "Which values can the place of a chunk take?",
+                "A row has 8 chunks of 4 floats, and the XOR takes r mod 8: the place is 0 to 7.",
+                "box[32 * r + 4 * ((c / 4) ^ (r % 8)) + c % 4].",
+            ),
+            signs=(Sign("bounds", code=r"box\["),),
+        ),
+        KernelMistake(
+            key="place-not-scaled",
+            says="You used the place of a chunk as if it were the place of a float. A chunk has 4 floats.",
+            hints=(
+                "Where does the chunk at place 1 begin, in floats?",
+                "The chunk at place p begins at float 4 * p of the row.",
+                "4 * ((c / 4) ^ (r % 8)) + c % 4.",
+            ),
+            model=lambda matrix, row, column: _read(matrix, row, column, (_C // 4 ^ _R % 8) + _C % 4),
+        ),
+        KernelMistake(
+            key="first-of-each-chunk",
+            says="All four floats of a chunk came out as its first one.",
+            hints=(
+                "Which float of its chunk is element (r, c)?",
+                "c / 4 chooses the chunk, c % 4 the float inside.",
+                "Add c % 4 behind the chunk's place.",
+            ),
+            model=lambda matrix, row, column: _read(matrix, row, column, 4 * (_C // 4 ^ _R % 8)),
+        ),
+        KernelMistake(
+            key="as-it-lies",
+            says="You wrote the box out as it lies in shared memory: neither turned nor with its chunks in place.",
+            hints=(
+                "Which element of the box belongs at turned[1]?",
+                "turned[32 * c + r] is element (r, c), whose chunk c / 4 lies at place (c / 4) ^ (r % 8) of row r.",
+                "turned[32 * c + r] = box[32 * r + 4 * ((c / 4) ^ (r % 8)) + c % 4].",
+            ),
+            model=lambda matrix, row, column: _landed(matrix, row, column),
+        ),
+        KernelMistake(
             key="coordinates-swapped",
             says="The coordinates are in the wrong order: the first one is the innermost axis, the column.",
             hints=(
@@ -154,7 +204,17 @@ TURN_BOX = CudaExercise(
                 "Announce the bytes of the box in the phase in which it lands.",
                 "mbarrier_arrive_expect_tx(&landed, sizeof(box)) by the thread that starts the copy.",
             ),
-            signs=(stuck("landed", tx="unannounced"), stuck("landed", pending=True)),
+            signs=(stuck("landed", tx="unannounced"),),
+        ),
+        KernelMistake(
+            key="arrival-missing",
+            says="The bytes came as announced, but the arrival that mbarrier_init asked for is missing.",
+            hints=(
+                "mbarrier_init(&landed, 1): who is the one?",
+                "expect_tx alone is no arrival, and a copy never arrives: the copying thread does.",
+                "mbarrier_arrive_expect_tx(&landed, sizeof(box)).",
+            ),
+            signs=(stuck("landed", pending=True),),
         ),
         KernelMistake(
             key="every-thread",
@@ -175,6 +235,15 @@ TURN_BOX = CudaExercise(
                 "mbarrier_wait_parity(&landed, 0) by all threads, before the first read.",
             ),
             signs=(Sign(EARLY, object="box"), Sign("exit-pending")),
+        ),
+        KernelMistake(
+            key="not-all-written",
+            says="Some places of turned were never written.",
+            hints=(
+                "Which elements does each of the 128 threads write?",
+                "32 × 32 elements, 128 threads: each writes 8 of them.",
+                "for (int i = threadIdx.x; i < 32 * 32; i += blockDim.x) turned[i] = …",
+            ),
             when=poisoned,
         ),
     ),

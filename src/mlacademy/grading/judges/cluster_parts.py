@@ -86,11 +86,13 @@ CLUSTER_TOTAL = CudaExercise(
                     ("race", "uninitialized", "remote-exited"),
                     answer=r"expect_tx\(&?arrived,\s*(4|sizeof\(\w+\))\)",
                 ),
+                Sign(("race", "uninitialized", "remote-exited"), answer=r"ranks\s*-\s*1", lacks=r"parts\[rank\]\s*="),
             ),
         ),
         KernelMistake(
             key="too-many-announced",
-            says="Bytes were announced at a barrier that no store brings: not every CTA sends to every other one.",
+            says="More bytes were announced at a barrier than the stores bring: the count is too large, or not every "
+            "CTA sends to every other one.",
             hints=(
                 "Draw who sends to whom. How many arrows end at each CTA?",
                 "ranks arrows end at each CTA if each CTA sends to all ranks, itself included; mapa chooses the "
@@ -120,6 +122,39 @@ CLUSTER_TOTAL = CudaExercise(
             signs=(Sign(("st-async", "remote", "barrier-place", "thread", "bounds")),),
         ),
         KernelMistake(
+            key="every-thread",
+            says="Several threads announced and arrived; the barrier expects one arrival in each CTA.",
+            hints=(
+                "How many threads of a CTA announce?",
+                "Every announcement adds its bytes, and arrive_expect_tx is an arrival too: one thread, once.",
+                "if (threadIdx.x == 0) mbarrier_arrive_expect_tx(&arrived, 4 * ranks);",
+            ),
+            signs=(Sign("arrive-count"),),
+        ),
+        KernelMistake(
+            key="no-such-rank",
+            says="mapa was asked for a rank that the cluster does not have.",
+            hints=(
+                "How many CTAs are there to send to, and how many threads send?",
+                "Threads 0 to ranks - 1 send, one to each CTA; the others have nothing to do.",
+                "if (threadIdx.x < ranks) around the store.",
+            ),
+            signs=(Sign("trap", text="^'mapa"),),
+        ),
+        KernelMistake(
+            key="place-of-the-receiver",
+            says="Several CTAs sent to the same place: the sender's rank must choose the element of parts, the "
+            "receiver's rank the CTA.",
+            hints=(
+                "In CTA 0, which element of parts is for the number of CTA 1?",
+                "parts[r] is the number of rank r, in every CTA. So each sender has one element, the same everywhere.",
+                "mapa(smem_address(&parts[rank]), r) for the copy in CTA r.",
+            ),
+            signs=(
+                Sign("race", object="parts", code="st_async", text=r"^[^\n]*of CTA (\d+) writes[^\n]*of CTA (?!\1)\d"),
+            ),
+        ),
+        KernelMistake(
             key="own-only",
             says="Every CTA ended up with values that were not sent to it: the store went to the sender's own "
             "shared memory.",
@@ -128,8 +163,29 @@ CLUSTER_TOTAL = CudaExercise(
                 "It is CTA 1's own variable. mapa turns it into the address of the same variable in another CTA.",
                 "mapa(smem_address(&parts[rank]), r) for the copy in CTA r.",
             ),
-            signs=(Sign("race", object="parts", code="st_async"),),
+            signs=(Sign("race", object="parts", code=r"st_async\w*\(mapa\([^,]*,\s*rank\)"),),
             model=lambda values, ranks: _poisoned_total(values, ranks, ranks - 1),
+        ),
+        KernelMistake(
+            key="sent-twice",
+            says="A CTA sent to the same place more than once.",
+            hints=(
+                "Which thread sends to which CTA?",
+                "Each number goes once to each CTA: ranks stores by every CTA.",
+                "Threads 0 to ranks - 1 send, thread r to CTA r.",
+            ),
+            signs=(Sign("race", object="parts", code="st_async"),),
+        ),
+        KernelMistake(
+            key="mapa-missing",
+            says="Every CTA saw its own number only: without mapa, an address is one in the own CTA.",
+            hints=(
+                "What does smem_address(&parts[1]) name, seen from CTA 0?",
+                "It is CTA 0's own variable. mapa turns it into the address of the same variable in another CTA.",
+                "mapa(smem_address(…), r) for the CTA of rank r.",
+            ),
+            signs=(Sign("uninitialized", code="ld_shared_cluster", lacks="mapa"),),
+            model=lambda values, ranks: (ranks * values.sum(axis=1)).astype(np.int32),
         ),
         KernelMistake(
             key="read-too-early",

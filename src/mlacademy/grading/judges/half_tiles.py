@@ -15,6 +15,7 @@ from mlacademy.grading.judges.kernel_shared import EARLY, poisoned
 
 Array = NDArray[np.float32]
 TILE = 512
+HALF_BYTES = TILE // 2 * 4
 ENDED_EARLY = (*EARLY, "exit-pending", "remote-exited")
 
 
@@ -117,8 +118,22 @@ SHARE_TILE = CudaExercise(
             ),
         ),
         KernelMistake(
+            key="copied-too-little",
+            says="The copies bring fewer bytes than a half has. A copy's size counts bytes, not floats.",
+            hints=(
+                "How many bytes does half a tile have?",
+                "256 floats are 1,024 bytes. Offsets into tile and source count floats, the size counts bytes.",
+                "The size is sizeof(tile) / 2.",
+            ),
+            signs=(
+                Sign(
+                    "deadlock", waits=lambda rows: any(row.get("tx", 0) > 0 and row["tx"] % HALF_BYTES for row in rows)
+                ),
+            ),
+        ),
+        KernelMistake(
             key="not-multicast",
-            says="A CTA waits for bytes that were never sent to it: the other half went to one CTA only.",
+            says="A CTA waits for bytes that were never sent to it: a half was not loaded, or went to one CTA only.",
             hints=(
                 "Which CTAs are in the mask?",
                 "Bit r of the mask stands for rank r. Both CTAs need both halves.",
@@ -135,6 +150,26 @@ SHARE_TILE = CudaExercise(
                 "mbarrier_init(&landed, 1) and mbarrier_arrive_expect_tx(&landed, sizeof(tile)).",
             ),
             signs=(stuck("landed", pending=True),),
+        ),
+        KernelMistake(
+            key="every-thread",
+            says="Several threads of a CTA announced, arrived or copied; one does all three.",
+            hints=(
+                "How many threads does a copy need?",
+                "One thread of each CTA announces the whole tile, arrives and starts its half.",
+                "if (threadIdx.x == 0) { … }, then all threads wait.",
+            ),
+            signs=(Sign("arrive-count"),),
+        ),
+        KernelMistake(
+            key="offset-in-bytes",
+            says="An address leaves its buffer. An offset added to a pointer to float counts floats, not bytes.",
+            hints=(
+                "Where does the second half begin, in floats?",
+                "tile + n is n floats further, and so is source + n; half a tile has 256 floats.",
+                "tile + 256 * rank and source + 256 * rank.",
+            ),
+            signs=(Sign("bounds"),),
         ),
         KernelMistake(
             key="mask",
@@ -178,6 +213,16 @@ SHARE_TILE = CudaExercise(
                 "source + 256 * rank into tile + 256 * rank.",
             ),
             model=lambda source: _reference(np.concatenate([source[:, : TILE // 2]] * 2, axis=1)),
+        ),
+        KernelMistake(
+            key="halves-exchanged",
+            says="The halves changed places: the first half of the source went behind the second.",
+            hints=(
+                "Where in the tile does the half of rank 0 belong?",
+                "Source and target move together: half r of the source is half r of the tile.",
+                "tile + 256 * rank from source + 256 * rank.",
+            ),
+            model=lambda source: _reference(np.roll(source, TILE // 2, axis=1)),
         ),
     ),
     hints=(

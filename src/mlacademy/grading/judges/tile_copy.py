@@ -11,7 +11,7 @@ from mlacademy.gpu import LaunchPlan
 from mlacademy.grading.compare import Exact
 from mlacademy.grading.cuda_exercise import CudaExercise, KernelMistake, Launch, Out, Sign, stuck
 from mlacademy.grading.exercise import Case
-from mlacademy.grading.judges.kernel_shared import EARLY, poisoned
+from mlacademy.grading.judges.kernel_shared import EARLY, never_written, poisoned
 
 Array = NDArray[np.float32]
 
@@ -47,13 +47,16 @@ COPY_TILE = CudaExercise(
     misconceptions=(
         KernelMistake(
             key="every-thread",
-            says="Every thread started the copy and arrived, so the barrier met 128 arrivals where one was expected.",
+            says="Several threads started the copy and arrived; one copy is enough, and one arrival expected.",
             hints=(
                 "How many threads does a bulk copy need?",
                 "A bulk copy is started by one thread; the copy engine moves all bytes. 128 threads start 128 copies.",
                 "Put expect and copy behind threadIdx.x == 0; the wait is for all threads.",
             ),
-            signs=(Sign("arrive-count"),),
+            signs=(
+                Sign("arrive-count"),
+                Sign("race", object="tile", code="cp_async", text=r"^[^\n]*a bulk copy of[^\n:]*a bulk copy of"),
+            ),
         ),
         KernelMistake(
             key="not-initialised",
@@ -77,10 +80,10 @@ COPY_TILE = CudaExercise(
         ),
         KernelMistake(
             key="bytes-never-announced",
-            says="The copy brought bytes that nobody had announced: expect_tx was never called for this barrier.",
+            says="The copy brought bytes that nobody had announced: no expect_tx comes before the wait.",
             hints=(
                 "What does the barrier count besides arrivals?",
-                "The phase ends when arrivals and bytes are both even: announce the bytes before you wait for them.",
+                "The phase ends when no arrival and no byte is missing: announce the bytes before you wait for them.",
                 "mbarrier_arrive_expect_tx(&landed, bytes) announces and arrives in one step.",
             ),
             signs=(stuck("landed", pending=True, tx="unannounced"),),
@@ -100,8 +103,8 @@ COPY_TILE = CudaExercise(
             says="You announced more bytes than the copy brings, so the barrier waits for bytes that never come.",
             hints=(
                 "Compare the number you announce with the number you copy.",
-                "Announcing the whole tile is right only for a full tile.",
-                "Announce `bytes`, not sizeof(tile).",
+                "Announce once, by one thread, what the copy brings; the whole tile is right only for a full tile.",
+                "`bytes` in both places, in mbarrier_arrive_expect_tx and in the copy.",
             ),
             signs=(stuck("landed", pending=False, tx="owed"),),
         ),
@@ -127,6 +130,16 @@ COPY_TILE = CudaExercise(
                 "Init with 1 and let the copying thread call mbarrier_arrive_expect_tx once.",
             ),
             signs=(stuck("landed", pending=True),),
+        ),
+        KernelMistake(
+            key="copied-too-little",
+            says="A part of the tile was read that no copy had written. A copy's size counts bytes, not elements.",
+            hints=(
+                "How many bytes does the copy bring, and how many does the last loop read?",
+                "A float has 4 bytes, and `bytes` counts bytes already.",
+                "cp_async_bulk_shared_global(tile, source, bytes, &landed).",
+            ),
+            signs=(Sign("uninitialized", object="tile", when=never_written),),
         ),
         KernelMistake(
             key="read-too-early",

@@ -54,6 +54,32 @@ DOUBLE_TILES = CudaExercise(
     },
     misconceptions=(
         KernelMistake(
+            key="meets-in-a-branch",
+            says="Threads wait at __syncthreads(), which others never reach: each role has its own branch.",
+            hints=(
+                "Which threads run the line with __syncthreads()?",
+                "All threads of the CTA must come to __syncthreads(). Roles in different branches meet at mbarriers.",
+                "Leave it out: filled[s] and drained[s] say all that the two sides need to know.",
+            ),
+            signs=(Sign("deadlock", waits=lambda rows: any(row["kind"] == "barrier" for row in rows)),),
+        ),
+        KernelMistake(
+            key="announced-without-arrival",
+            says="filled expects one arrival a phase, and nobody arrives: expect_tx announces bytes and is no arrival.",
+            hints=(
+                "filled[s] was initialised with 1. Who is it?",
+                "The copying thread announces and arrives, once a tile.",
+                "mbarrier_arrive_expect_tx(&filled[s], sizeof(stage[s])).",
+            ),
+            signs=(
+                Sign(
+                    "deadlock",
+                    answer=r"mbarrier_expect_tx\(&?filled",
+                    lacks=r"arrive_expect_tx\(&?filled|mbarrier_arrive\(&?filled",
+                ),
+            ),
+        ),
+        KernelMistake(
             key="parity-of-the-tile",
             says="The parity you wait for at filled[s] does not follow the uses of the stage: the wait is for a phase "
             "that had ended before, or for one that nobody ends.",
@@ -64,7 +90,13 @@ DOUBLE_TILES = CudaExercise(
             ),
             signs=tuple(
                 Sign((*EARLY, "deadlock", "arrive-count"), answer=rf"wait_parity\w*\(&?filled\[\w+\],\s*{parity}\)")
-                for parity in ("[01]", r"tile\s*(?:&\s*1|%\s*2)")
+                for parity in (
+                    "[01]",
+                    r"tile\s*(?:&\s*1|%\s*2)",
+                    r"(?:~|!|1\s*-)[^;]*",
+                    r"[^;]*\^\s*1",
+                    r"[^;]*\+\s*1[^;]*",
+                )
             ),
         ),
         KernelMistake(
@@ -92,8 +124,17 @@ DOUBLE_TILES = CudaExercise(
                     answer=r"mbarrier_arrive\(&?filled",
                     lacks=r"mbarrier_arrive\(&?drained",
                 ),
-                Sign("arrive-count"),
             ),
+        ),
+        KernelMistake(
+            key="too-many-arrivals",
+            says="More arrivals came to a barrier in one phase than it was initialised for.",
+            hints=(
+                "How often does each thread arrive at each barrier, for one tile?",
+                "filled: once, by the copying thread, with arrive_expect_tx. drained: once by each of the 64 threads.",
+                "mbarrier_arrive_expect_tx(&filled[s], …) by thread 0, mbarrier_arrive(&drained[s]) by the others.",
+            ),
+            signs=(Sign("arrive-count"),),
         ),
         KernelMistake(
             key="waits-for-a-drain-that-cannot-come",
@@ -146,6 +187,26 @@ DOUBLE_TILES = CudaExercise(
             signs=(stuck("filled"), Sign("runaway")),
         ),
         KernelMistake(
+            key="does-not-wait",
+            says="A stage was read before its copy was known to be over: nobody waits for filled.",
+            hints=(
+                "What tells the computing threads that the tile is there?",
+                "Each of the 64 threads waits for the phase of filled[s] in which the tile lands.",
+                "mbarrier_wait_parity(&filled[s], round & 1) before the first read.",
+            ),
+            signs=(Sign(EARLY, object="stage", lacks=r"wait_parity\w*\(&?filled"),),
+        ),
+        KernelMistake(
+            key="offset-in-bytes",
+            says="An address leaves its buffer. An offset added to a pointer to float counts floats, not bytes.",
+            hints=(
+                "How many floats after `source` does tile 1 begin?",
+                "source + n is n floats further. A tile has kTile floats and sizeof(stage[s]) bytes.",
+                "source + tile * kTile; only the copy's size is in bytes.",
+            ),
+            signs=(Sign("bounds"),),
+        ),
+        KernelMistake(
             key="overwritten",
             says="A stage was filled again while it was still being read: the copy did not wait until it was drained.",
             hints=(
@@ -170,7 +231,33 @@ DOUBLE_TILES = CudaExercise(
                 "mbarrier_wait_parity(&filled[s], round & 1), with round = tile / 2, before the first read.",
             ),
             signs=(Sign(EARLY, object="stage"),),
-            when=lambda case, expected, got: poisoned(case, expected, got) or _earlier_tile(expected, got),
+            when=lambda case, expected, got: _earlier_tile(expected, got),
+        ),
+        KernelMistake(
+            key="not-all-written",
+            says="Some places of target were never written.",
+            hints=(
+                "Which value does thread 32 take first, and where does tile 1 go?",
+                "64 threads, 32 to 95, share the 256 values of a tile; tile number t begins at target[256 * t].",
+                "for (uint32_t i = threadIdx.x - 32; i < kTile; i += 64) target[tile * kTile + i] = …",
+            ),
+            when=poisoned,
+        ),
+        KernelMistake(
+            key="the-first-tile-again",
+            says="Every tile came out as the first one: the source of the copy does not move with the tile.",
+            hints=(
+                "Where in the source does tile 1 begin?",
+                "The copy of each tile starts kTile floats after the one before.",
+                "source + tile * kTile.",
+            ),
+            model=lambda source: np.tile(2 * source[:TILE], len(source) // TILE),
+        ),
+        KernelMistake(
+            key="not-doubled",
+            says="The tiles are in place, but their values are not doubled.",
+            hints=("What happens to each value on its way out?", "target gets twice the source.", "2 * stage[s][i]"),
+            model=lambda source: source.copy(),
         ),
     ),
     hints=(
