@@ -8,17 +8,11 @@ namespace {
 using tma::Box;
 using tma::Run;
 
-void merge(std::vector<Region>& regions) {
-    std::ranges::sort(regions, {}, &Region::address);
-    std::size_t kept = 0;
-    for (std::size_t k = 1; k < regions.size(); ++k) {
-        Region& last = regions[kept];
-        if (last.address + last.bytes == regions[k].address)
-            last.bytes += regions[k].bytes;
-        else
-            regions[++kept] = regions[k];
-    }
-    if (!regions.empty()) regions.resize(kept + 1);
+void append(std::vector<Region>& regions, const Region& region) {
+    if (!regions.empty() && regions.back().address + regions.back().bytes == region.address)
+        regions.back().bytes += region.bytes;
+    else
+        regions.push_back(region);
 }
 
 tma::Offsets offsets_of(Warp& w, int lane, const Operand* first, u32 count) {
@@ -70,19 +64,28 @@ u32 shared_place(Warp& w, const Instruction& i, int lane, Space space, u64 addre
     return static_cast<u32>(address) & kOffsetMask;
 }
 
-std::vector<Region> global_regions(const Box& box) {
+std::vector<Region> global_regions(const Box& box) {  // runs follow one another along a row
     std::vector<Region> regions;
     for (const Run& run : box.runs)
-        if (run.inside()) regions.push_back({Region::Where::global, 0, run.global, run.bytes});
-    merge(regions);
+        if (run.inside()) append(regions, {Region::Where::global, 0, run.global, run.bytes});
     return regions;
 }
+
 std::vector<Region> shared_regions(const Box& box, u32 rank, bool outside_too) {
-    std::vector<Region> regions;
+    u32 low = ~0u, high = 0, bytes = 0;
     for (const Run& run : box.runs)
         if (outside_too || run.inside())
-            regions.push_back({Region::Where::shared, rank, run.shared, run.bytes});
-    merge(regions);
+            low = std::min(low, run.shared), high = std::max(high, run.shared + run.bytes),
+            bytes += run.bytes;
+    if (bytes == 0) return {};
+    if (high - low == bytes) return {{Region::Where::shared, rank, low, bytes}};  // a swizzle leaves no gap
+    std::vector<Region> pieces, regions;
+    for (const Run& run : box.runs)
+        if (outside_too || run.inside())
+            pieces.push_back({Region::Where::shared, rank, run.shared, run.bytes});
+    std::ranges::sort(pieces, {}, &Region::address);
+    for (const Region& piece : pieces)
+        append(regions, piece);
     return regions;
 }
 

@@ -96,6 +96,13 @@ class Walk {
     void row(std::uint64_t base, bool inside) {
         const std::uint32_t start = shared_ + line_++ * map_.row_pitch();
         std::int64_t from = first_;
+        box_.bytes += map_.row_bytes() / grain_ * unit_data_;
+        if (inside && from >= 0 && from + map_.row_bytes() / grain_ * unit_data_ <= limit_) {
+            for (std::uint32_t done = 0; done < map_.row_bytes(); done += grain_, from += unit_data_)
+                append(box_.runs, {base + static_cast<std::uint64_t>(from),
+                                   swizzled(map_.swizzle, start + done), unit_data_});
+            return;
+        }
         for (std::uint32_t done = 0; done < map_.row_bytes(); done += grain_, from += unit_data_) {
             const std::uint32_t place = swizzled(map_.swizzle, start + done);
             const auto end = from + unit_data_;
@@ -110,7 +117,6 @@ class Walk {
             part(low, high, true);
             part(high, end, false);
         }
-        box_.bytes += map_.row_bytes() / grain_ * unit_data_;
     }
 
     const TensorMap& map_;
