@@ -779,3 +779,13 @@ def hand_over_afresh():
 @wrong("08.6", "does not store", says="Nothing has been stored")
 def hand_over_not_stored():
     return changed("08.6", ("        store_output(out, o);\n", ""))
+
+
+@wrong("08.6", "leaves the registers alone", says="does not go down to 40 registers")
+def hand_over_no_registers():
+    return changed("08.6", ("setmaxnreg_dec<40>();", ""), ("setmaxnreg_inc<232>();", ""))
+
+
+@wrong("08.6", "takes less than there is", says="do not take what warpgroup 0 leaves")
+def hand_over_fewer_registers():
+    return changed("08.6", ("setmaxnreg_inc<232>", "setmaxnreg_inc<200>"))
