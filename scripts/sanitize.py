@@ -2,8 +2,8 @@
 
     python scripts/sanitize.py [--jobs 2] [PYTEST ARGUMENT …]        default: tests/emulator tests/gpu
 
-The build lies in build/sanitize and leaves the ordinary one alone. The sanitizers end the run at the first finding, with
-a stack. Needs GCC or Clang, CMake and Ninja, on Linux.
+The build lies in build/sanitize and leaves the ordinary one alone. The sanitizers end the run at the first finding,
+with a stack. Needs GCC or Clang, CMake and Ninja, on Linux.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ MODELLED = {
     "test_sequence.py": ("griddepcontrol",),
     "test_tensor_copies.py": ("tensor_load", "tensor_store", "tensor_reduce", "tensor_prefetch", "prefetch_map"),
     "test_tensor_maps.py": ("map_replace", "map_copy", "map_acquire", "map_release"),
-    "test_wgmma.py": ("wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_mma"),
+    "test_wgmma_forms.py": ("wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_mma"),
 }
 BY_FILE = {handler: file for file, handlers in MODELLED.items() for handler in handlers}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_wgmma import every_order, expected, pack, random_case
+from test_wgmma_forms import every_order, expected, pack, random_case
 from wgmma_ptx import COMMIT, FENCE, Form, Place, run, wait
 
 from mlacademy import _emulator
