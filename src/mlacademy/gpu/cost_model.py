@@ -122,7 +122,7 @@ class CostModel:
     mma_latency: float = _constant(18, "cycles", "from the last multiply-add of mma.sync to its result", "mma")
     mma_macs: float = _constant(1334, "1/cycle", "multiply-adds of 16-bit floats by mma.sync", "mma_pipe")
     registers_latency: float = _constant(20, "cycles", "setmaxnreg", "assumed")
-    start_latency: float = _constant(0, "cycles", "from a CTA's start to its first instruction", "assumed")
+    start_latency: float = _constant(140, "cycles", "from a CTA's start to its first instruction's result", "empty")
     cta_gap: float = _constant(
         300, "cycles", "from the end of a CTA to the start of the one that takes its place", "assumed"
     )
