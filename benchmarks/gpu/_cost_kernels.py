@@ -206,6 +206,31 @@ def memory() -> list[Bench]:
             "uint32_t v = zero; uint8_t* p = global + tid * 4;",
             sink="if (v == 77) out[1 << 16] = 1;",
         ),
+        *(
+            Bench(
+                name,
+                "EIGHT(STEP)",
+                f'#define STEP(j) asm volatile("st.global.{op};" :: "l"(global + i * 65536ull + tid / 32 * 16384 + {at}), "r"(tid) : "memory");\n',
+                sink="\n#undef STEP\n",
+                threads=128,
+                counts=(8, 24),
+                items=items,
+            )
+            for name, op, at, items in (
+                (
+                    "st_fragment",
+                    "v2.b32 [%0], {{%1, %1}}".replace("{{", "{").replace("}}", "}"),
+                    "tid % 32 / 4 * 1024 + tid % 4 * 8 + j * 32",
+                    256,
+                ),
+                (
+                    "st_row",
+                    "v4.b32 [%0], {{%1, %1, %1, %1}}".replace("{{", "{").replace("}}", "}"),
+                    "tid % 32 * 16 + j * 512",
+                    128,
+                ),
+            )
+        ),
         Bench("fence_cta", "fence_acq_rel_cta();"),
         Bench("fence_cluster", "fence_acq_rel_cluster();"),
         Bench("fence_gpu", "fence_acq_rel_gpu();"),
