@@ -39,6 +39,7 @@ DIRECT = {
     "l1_latency": ("ld_l1", lambda row: row["step"]),
     "l2_latency": ("ld_l2", lambda row: row["step"]),
     "l2_bytes": ("l2_one", lambda row: row["items"] / row["step"]),
+    "global_store_bytes": ("st_row", lambda row: row["items"] * 128 / row["step"]),
     "l2_total": ("l2_all", lambda row: 132 * row["items"] / row["step"]),
     "dram_latency": ("ld_dram", lambda row: row["step"]),
     "dram_bytes": ("dram_all", lambda row: 132 * row["items"] / row["step"]),

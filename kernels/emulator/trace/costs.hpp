@@ -35,6 +35,7 @@ namespace emu {
     X(l1_latency)              \
     X(l2_latency)              \
     X(l2_bytes)                \
+    X(global_store_bytes)      \
     X(l2_total)                \
     X(dram_latency)            \
     X(dram_bytes)              \

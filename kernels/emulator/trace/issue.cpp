@@ -69,7 +69,9 @@ MemoryTimes memory_times(Class c, const Event* access, double at, Multiprocessor
     }
     // Global memory. What the SM loaded before is in its first cache; stores and atomics go through to the
     // second.
-    const double start = sm.shared.take(at, std::max(1.0, access->y * 1.0));
+    const double lines = std::max(1.0, access->y * 1.0);
+    const double start = sm.shared.take(
+        at, c == Class::global_load ? lines : std::max(lines, passes * 32 / k.global_store_bytes));
     bool hit = c == Class::global_load;
     for (std::uint32_t line = access->x; line != access->x + access->y; ++line)
         hit &= !sm.lines.insert(line).second;

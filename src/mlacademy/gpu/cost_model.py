@@ -65,6 +65,12 @@ class CostModel:
     l1_latency: float = _constant(34, "cycles", "a load of what the multiprocessor loaded before", "ld_l1")
     l2_latency: float = _constant(266, "cycles", "a load that the second cache serves", "ld_l2")
     l2_bytes: float = _constant(107, "bytes/cycle", "between the second cache and one multiprocessor", "l2_one")
+    global_store_bytes: float = _constant(
+        32,
+        "bytes/cycle",
+        "stores and atomics to global memory by one multiprocessor, in sectors",
+        "st_row, st_fragment",
+    )
     l2_total: float = _constant(4320, "bytes/cycle", "between the second cache and all multiprocessors", "l2_all")
     dram_latency: float = _constant(685, "cycles", "a load that device memory serves", "ld_dram")
     dram_bytes: float = _constant(2260, "bytes/cycle", "what device memory serves", "dram_all")
