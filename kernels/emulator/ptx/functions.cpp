@@ -149,7 +149,8 @@ void Lowering::declare_functions() {
     const auto called = calls_.called_from(entry_);
     for (const ast::Function* f : called) {
         function_number_.emplace(f, static_cast<std::uint32_t>(kernel_.functions.size()));
-        kernel_.functions.push_back({.name = std::string(f->name), .address = calls_.address(*f)});
+        Function& function = kernel_.functions.emplace_back();
+        function.name = f->name, function.address = calls_.address(*f);
     }
     for (std::size_t i = 0; i < called.size(); ++i)
         called_function(*called[i], kernel_.functions[i]);
