@@ -375,7 +375,8 @@ void select_cvt_to_int(const Choice& c, Instruction& i) {
 void select_cvt_round(const Choice& c, Instruction& i) {
     const Type type = c.type(0);
     i.aux = pack(c);
-    const bool plain = (i.aux & (kRoundIntegral | kSat | kFtz)) == 0 && type != Type::f16 && type != Type::bf16;
+    const bool plain =
+        (i.aux & (kRoundIntegral | kSat | kFtz)) == 0 && type != Type::f16 && type != Type::bf16;
     i.run = !plain ? any_to_any(type, c.type(1)) : type == Type::f64 ? unchanged<u64> : unchanged<u32>;
 }
 void select_cvt_float(const Choice& c, Instruction& i) {

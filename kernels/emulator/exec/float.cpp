@@ -176,7 +176,8 @@ Step rounded_f32(Warp& w, const Instruction& i, u32 mask) {
         for (int k = 0; k < kOperands<O>; ++k)
             x[k] = std::bit_cast<float>(w.in<u32>(i.op[k + 1])[l]);
         if (subtract) x[1] = -x[1];
-        if constexpr (O == Op::div)  // a quotient below the normal numbers is flushed before it is rounded away
+        if constexpr (O ==
+                      Op::div)  // a quotient below the normal numbers is flushed before it is rounded away
             if (const FloatRule cut{Round::zero, true}; rule.ftz && in_f32<O>(x, cut) == 0)
                 return std::bit_cast<u32>(in_f32<O>(x, cut));
         return std::bit_cast<u32>(in_f32<O>(x, rule));
