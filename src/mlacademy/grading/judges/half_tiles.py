@@ -11,7 +11,7 @@ from mlacademy.gpu import LaunchPlan
 from mlacademy.grading.compare import Exact
 from mlacademy.grading.cuda_exercise import CudaExercise, KernelMistake, Launch, Out, Sign, stuck
 from mlacademy.grading.exercise import Case
-from mlacademy.grading.judges.kernel_shared import EARLY, poisoned
+from mlacademy.grading.judges.kernel_shared import EARLY, INIT_NOT_FENCED, poisoned
 
 Array = NDArray[np.float32]
 TILE = 512
@@ -69,16 +69,7 @@ SHARE_TILE = CudaExercise(
             ),
             signs=(Sign("barrier-init"), Sign(("race", "uninitialized"), object="landed")),
         ),
-        KernelMistake(
-            key="init-not-fenced",
-            says="The barrier was initialised by an ordinary store, and nothing lets the copy engine see that store.",
-            hints=(
-                "Who besides the threads looks at the barrier?",
-                "The copy engine reaches shared memory through another proxy. A fence carries the initialisation over.",
-                "fence_mbarrier_init() right after mbarrier_init, in the same thread.",
-            ),
-            signs=(Sign("proxy", object="landed"),),
-        ),
+        INIT_NOT_FENCED,
         KernelMistake(
             key="read-too-early",
             says="The tile was read before both halves were known to be there.",

@@ -11,7 +11,7 @@ from mlacademy.gpu import LaunchPlan
 from mlacademy.grading.compare import Exact
 from mlacademy.grading.cuda_exercise import CudaExercise, KernelMistake, Launch, Out, Sign, stuck
 from mlacademy.grading.exercise import Case
-from mlacademy.grading.judges.kernel_shared import EARLY, never_written, poisoned
+from mlacademy.grading.judges.kernel_shared import EARLY, INIT_NOT_FENCED, never_written, poisoned
 
 Array = NDArray[np.float32]
 
@@ -68,16 +68,7 @@ COPY_TILE = CudaExercise(
             ),
             signs=(Sign("barrier-init"), Sign(EARLY, object="landed")),
         ),
-        KernelMistake(
-            key="init-not-fenced",
-            says="The barrier was initialised by an ordinary store, and nothing lets the copy engine see that store.",
-            hints=(
-                "Who besides the threads looks at the barrier?",
-                "The copy engine reaches shared memory through another proxy. A fence carries the initialisation over.",
-                "fence_mbarrier_init() right after mbarrier_init, in the same thread.",
-            ),
-            signs=(Sign("proxy", object="landed"),),
-        ),
+        INIT_NOT_FENCED,
         KernelMistake(
             key="bytes-never-announced",
             says="The copy brought bytes that nobody had announced: no expect_tx comes before the wait.",
