@@ -184,7 +184,8 @@ Step wait(Warp& w, const Instruction& i, u32 mask) {  // ops: p, barrier, parity
         }
         passed |= 1u << l;
     }
-    if (passed == 0 && same && (i.aux & kTry) != 0)  // a failing try_wait sleeps instead of spinning
+    // A failing try_wait sleeps instead of spinning, but may also give up: it belongs in a loop.
+    if (passed == 0 && same && (i.aux & kTry) != 0 && !w.cta().cluster().gives_up_waiting())
         return w.park({.kind = Wait::Kind::mbarrier, .number = static_cast<u32>(address), .value = parity});
     w.set_pred(i.op[0], passed, mask);
     return passed == mask ? Step::next : Step::yield;

@@ -105,6 +105,7 @@ Cluster::Cluster(Grid& grid, std::uint32_t number)
       grid_(grid),
       log_(grid.launch.log != nullptr ? &grid.launch.log->cluster(number) : nullptr),
       random_(grid.launch.options.seed * 0x9e3779b97f4a7c15ull + number),
+      impatience_(grid.launch.options.seed * 0x9e3779b97f4a7c15ull + number + 1),
       queue_(grid.launch.options.policy, grid.launch.options.seed + number * 977u + 1,
              [this](const AsyncOp& op, AsyncStage stage) { landed(op, stage); }) {
     const auto& size = grid.launch.cluster;

@@ -36,6 +36,10 @@ std::uint32_t Cluster::parts(std::uint32_t most) {
     return queue_.policy() == Policy::eager ? 1 : 1 + random_.below(std::min(most, 4u));
 }
 
+bool Cluster::gives_up_waiting() {
+    return queue_.policy() == Policy::seeded && impatience_.below(8) == 0;
+}
+
 Done Cluster::issue(Warp& warp, const Instruction& ins, std::uint32_t lanes, AsyncOp op) {
     op.issuer = &warp;
     op.ins = &ins;

@@ -260,6 +260,9 @@ class Cluster {
     Done issue(Warp& warp, const Instruction& ins, std::uint32_t lanes, AsyncOp op);
     // How many parts a copy that could come in `most` parts comes in: random, one with the eager policy.
     [[nodiscard]] std::uint32_t parts(std::uint32_t most);
+    // Whether a try_wait that would sleep answers "not yet" at once, as hardware may: now and then with the
+    // seeded policy.
+    [[nodiscard]] bool gives_up_waiting();
     // The region at a host address that Warp::resolve gave, and back.
     [[nodiscard]] Region region(const std::byte* place, std::uint32_t bytes) const;
     [[nodiscard]] std::byte* host(const Region& region) const;
@@ -279,7 +282,7 @@ class Cluster {
 
     Grid& grid_;
     ClusterLog* const log_;
-    Random random_;
+    Random random_, impatience_;
     AsyncQueue queue_;
     std::vector<std::unique_ptr<Cta>> ctas_;
     std::vector<std::array<std::uint32_t, 3>> ids_;
