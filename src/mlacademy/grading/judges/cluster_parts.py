@@ -19,7 +19,7 @@ THREADS = 32
 def _cases(rng: np.random.Generator, hidden: bool) -> Iterator[Case]:
     shapes = [(2, 1, "two CTAs"), (4, 3, "three clusters of four")]
     if hidden:
-        shapes = [(1, 2, "clusters of one"), (8, 2, "clusters of eight")]
+        shapes = [(2, 5, "five clusters of two"), (8, 2, "clusters of eight")]
     for ranks, clusters, label in shapes:
         values = rng.integers(-1000, 1000, (clusters * ranks, THREADS)).astype(np.int32)
         yield Case({"values": values, "ranks": ranks}, label, (("CTA",),))
