@@ -6,19 +6,18 @@
 //
 //   scores   q times k (64 x 64), softmax; then p times v for the columns 0 - 255 of the output
 //   values   p times v for the columns 256 - 511
-//   gather   reads the rows of the slots, makes bfloat16 of them, stores them swizzled (in the peer too);
-//   loads q
+//   gather   reads the rows of the slots, stores them as bfloat16, swizzled (in the peer too); loads q
 //
 // The multiplies of `scores` run one ahead: while p times v of block i is in flight, q times k of block i + 1
 // is too.
 //
-//   barrier       arrivals a phase                          ends when                           who waits
-//   q_full        128 (gather: its cp.async have landed)    the heads of a request are there     scores
-//   q_empty       4 (a lane of each warp of scores)         the request's last scores are made   gather
-//   k_full[2]     128 (gather), + bytes from the peer       64 tokens are there                  scores,
-//   values k_empty[2]    8 a CTA (a lane of each multiplying warp) both halves of p times v are done gather
-//   1 (named)     256                                       p and the factors are in memory      values
-//   2 (named)     256                                       values has used them                 scores
+//   barrier     arrivals a phase                      ends when                         who waits
+//   q_full      128 (gather: its cp.async)            a request's heads have landed     scores
+//   q_empty     4 (one a warp of scores)              its last scores are made          gather
+//   k_full[2]   128 (gather), + the peer's bytes      64 tokens have landed             scores, values
+//   k_empty[2]  8 a CTA (one a multiplying warp)      both halves of p times v are made gather
+//   1 (named)   256                                   p and the factors are in memory   values
+//   2 (named)   256                                   values has used them              scores
 //
 // Launch: grid (h_q / 64, s_q, partitions), cluster (h_q / 64, 1, 1), block 384, dynamic shared memory
 // sizeof(SharedPlan). Layouts of the cache: 656 bytes a token (V3.2) or 584 (MODEL1).
@@ -40,9 +39,8 @@ using namespace mla;
 constexpr uint32_t kHeads = 64, kTokens = 64, kWidth = 512;
 constexpr uint32_t kColumnBlock = kTokens * 128;  // 64 rows of 64 bfloat16
 constexpr uint32_t kPReady = 1, kPFree = 2;
-constexpr float kMinusHuge =
-    -1e30f;                    // a running maximum before any score: finite, so that differences are too
-constexpr float kLazy = 8.0f;  // log2 units a maximum may grow before the output is rescaled
+constexpr float kMinusHuge = -1e30f;  // a maximum before any score: finite, as its differences must be
+constexpr float kLazy = 8.0f;         // log2 units a maximum may grow before the output is rescaled
 constexpr float kInfinity = __builtin_bit_cast(float, 0x7F800000u);
 constexpr float kLn2 = 0.69314718055994531f, kLog2E = 1.4426950408889634f;
 
@@ -98,15 +96,15 @@ __device__ __forceinline__ uint32_t swizzled(uint32_t row, uint32_t chunk) {
 // The part of one request that a partition works on. The record lies in shared memory and is read again
 // whenever it is asked, which keeps registers free.
 struct Work {
-    const PartitionRecord& record;
+    const PartitionRecord* record;
     int32_t request;
 
-    __device__ bool first() const { return request == record.begin_req; }
-    __device__ bool last() const { return request == record.end_req; }
-    __device__ bool there() const { return request <= record.end_req; }
-    __device__ int32_t begin() const { return first() ? record.begin_block : 0; }
+    __device__ bool first() const { return request == record->begin_req; }
+    __device__ bool last() const { return request == record->end_req; }
+    __device__ bool there() const { return request <= record->end_req; }
+    __device__ int32_t begin() const { return first() ? record->begin_block : 0; }
     __device__ int32_t end(const SparseDecodeParams& params) const {
-        return last() ? record.end_block : main_blocks(params) + extra_blocks(params);
+        return last() ? record->end_block : main_blocks(params) + extra_blocks(params);
     }
     __device__ int32_t main_blocks(const SparseDecodeParams& params) const {
         const int32_t given = params.cache.lengths ? params.cache.lengths[request] : params.cache.topk;
@@ -118,18 +116,17 @@ struct Work {
     }
     // Whether other partitions work on the request too.
     __device__ bool split() const {
-        return (first() && record.first_is_split) || (last() && record.last_is_split);
+        return (first() && record->first_is_split) || (last() && record->last_is_split);
     }
     // Row of the (partial) result: the request, or its slot among the partial results.
     __device__ int64_t line(const SparseDecodeParams& params) const {
         const int32_t place =
-            split() ? params.num_splits[request] + (first() ? record.begin_split : 0) : request;
+            split() ? params.num_splits[request] + (first() ? record->begin_split : 0) : request;
         return place * static_cast<int64_t>(params.s_q) + blockIdx.y;
     }
 };
 
 // ---- gather
-// ----------------------------------------------------------------------------------------------------
 
 // What a thread has read of one token: every fourth 16 bytes of the codes, two of the eight pieces of the
 // RoPE part.
@@ -257,7 +254,7 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
     const uint32_t peer_k = kPair ? mapa(smem_address(shared.k[0]), rank ^ 1) : 0;
     const uint32_t peer_full = kPair ? mapa(smem_address(&shared.k_full[0]), rank ^ 1) : 0;
 
-    Place here{{shared.record, shared.record.begin_req}};
+    Place here{{&shared.record, shared.record.begin_req}};
     here.enter(params);
     here.look(params, own);
     Row<Layout> row;
@@ -293,14 +290,11 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
             mbarrier_wait_parity(&shared.q_empty, requests++ & 1);
             load_q(shared, params, next.work.request, thread);
         }
-        here.work.request = next.work.request;
-        here.block = next.block, here.end = next.end, here.in_main = next.in_main;
-        here.low = next.low, here.high = next.high;
+        here = next;
     }
 }
 
 // ---- scores and values
-// -------------------------------------------------------------------------------------------
 
 // A lane of a multiplying warp says in every CTA that its warp is done with buffer `stage`.
 template <class Layout, bool kPair>
@@ -422,7 +416,7 @@ __device__ __forceinline__ float finish(const SparseDecodeParams& params, const 
 
 template <class Layout, bool kPair>
 __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& params) {
-    Work work{shared.record, shared.record.begin_req};
+    Work work{&shared.record, shared.record.begin_req};
     const uint32_t thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const uint32_t row = accumulator_row(thread, 0);
     float o[128], s[32];
@@ -481,8 +475,6 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
                 wgmma_fence(s);
                 issue_scores(shared, stage ^ 1, s);
                 wgmma_commit_group();
-            }
-            if (i + 1 < blocks) {
                 wgmma_wait_group<1>(o);
                 give_back<Layout, kPair>(shared, stage, lane);
                 wgmma_wait_group<0>(s);
@@ -499,7 +491,7 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
 
 template <class Layout, bool kPair>
 __device__ void values(SharedPlan<Layout>& shared, const SparseDecodeParams& params) {
-    Work work{shared.record, shared.record.begin_req};
+    Work work{&shared.record, shared.record.begin_req};
     const uint32_t thread = threadIdx.x % 128, lane = thread % 32, row = accumulator_row(thread, 0);
     float o[128];
     uint32_t used = 0;
@@ -529,7 +521,6 @@ __device__ void values(SharedPlan<Layout>& shared, const SparseDecodeParams& par
 }
 
 // ---- the kernel
-// --------------------------------------------------------------------------------------------------
 
 template <class Layout, bool kPair>
 __device__ void sparse_decode(const SparseDecodeParams& params) {
