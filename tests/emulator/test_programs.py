@@ -6,40 +6,20 @@ import functools
 import re
 import signal
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 from ptxrun import launch
 
-from mlacademy import _emulator
+from mlacademy import _emulator, gpu
 
-nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
-import nvidia  # noqa: E402  (comes with the compiler's wheels)
-
-INCLUDE = [str(p) for root in nvidia.__path__ for p in (Path(root) / "cu13/include", Path(root) / "cu13/include/cccl")]
+pytest.importorskip("cuda.bindings.nvrtc")
 
 
 @functools.cache
-def compile_cuda(source: str, *options: str) -> _emulator.Program:
+def compile_cuda(source: str) -> _emulator.Program:
     """The program that NVRTC makes of `source` for sm_90a, with line numbers."""
-
-    def call(result: tuple[object, ...]) -> tuple[object, ...]:
-        assert int(result[0]) == 0, result
-        return result[1:]
-
-    (program,) = call(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
-    flags = ["--gpu-architecture=sm_90a", "-std=c++17", "-lineinfo", *(f"-I{path}" for path in INCLUDE), *options]
-    outcome = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
-    if int(outcome[0]) != 0:
-        (size,) = call(nvrtc.nvrtcGetProgramLogSize(program))
-        log = b" " * size
-        nvrtc.nvrtcGetProgramLog(program, log)
-        raise AssertionError(log.decode())
-    (size,) = call(nvrtc.nvrtcGetPTXSize(program))
-    text = b" " * size
-    call(nvrtc.nvrtcGetPTX(program, text))
-    return _emulator.Program(text.rstrip(b"\0").decode())
+    return _emulator.Program(gpu.compile(source, arch="sm_90a").ptx)
 
 
 BASICS = r"""
