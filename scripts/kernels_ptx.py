@@ -1,7 +1,7 @@
 """Write the PTX that the package ships: the course's unmodified kernels, compiled for the machines without NVRTC.
 
-These are the files of kernels/cuda, and the kernels in cells of lessons that have the tag "kernel": a string assigned
-to NAME is compiled there as NAME.cu.
+These are the files of kernels/cuda and its folders, and the kernels in cells of lessons that have the tag "kernel": a
+string assigned to NAME is compiled there as NAME.cu.
 
 python scripts/kernels_ptx.py           compile and write what has changed
 python scripts/kernels_ptx.py --check   say what has drifted, and exit with 1 if anything has
@@ -27,7 +27,7 @@ LESSONS = Path(__file__).resolve().parents[1] / "lessons"
 
 def sources() -> dict[str, Path | str]:
     """Name → the file, or the text of a lesson's cell."""
-    found: dict[str, Path | str] = {path.name: path for path in header_layer().glob("*.cu")}
+    found: dict[str, Path | str] = {path.name: path for path in header_layer().rglob("*.cu")}
     for chapter in sorted(LESSONS.glob("[0-9][0-9]_*.ipynb")):
         for cell in notebooks.read(chapter)["cells"]:
             if "kernel" not in cell["metadata"].get("tags", []):

@@ -101,7 +101,7 @@ def decode(
     partial_lse = np.full((slots, s_q, h_q), np.nan, np.float32)
     params = struct.pack("<Q3q", at(q, "q"), *q.stride()[:3]) + view(main, "kv") + view(extra, "extra_kv")
     params += struct.pack(
-        "<7Qf3i",
+        "<7Qf3i3Q",
         at(sink, "sink"),
         at(np.ascontiguousarray(plan.records()), "records"),
         at(plan.num_splits.astype(np.int32), "num_splits"),
@@ -113,6 +113,7 @@ def decode(
         b,
         s_q,
         h_q,
+        *(0, 0, 0),  # no lengths to compare
     )
     ctas = max(h_q // 64, 1)
     name = f"sparse_decode_{layout.name.lower().replace('.', '')}" + ("_pair" if ctas == 2 else "")

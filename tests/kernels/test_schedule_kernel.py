@@ -45,7 +45,7 @@ def scheduled(
             (num_splits, "num_splits"),
         )
     ]
-    params = struct.pack("<4Q6i", *addresses, topk, extra_topk, b, parts, overhead, dense)
+    params = struct.pack("<4Q6iQ", *addresses, topk, extra_topk, b, parts, overhead, dense, 0)
     device.launch(kernel(), gpu.LaunchPlan(grid=1, block=1024, smem_bytes=4 * (b + 32)), [params])
     return records, num_splits
 

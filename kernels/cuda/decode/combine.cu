@@ -4,7 +4,9 @@
 //     -> out [b, s_q, h_q, 512] bfloat16 and lse [b, s_q, h_q] float32 (natural log)
 //
 // A partial result is normalised by itself; its weight is 2^(its lse - the total lse). A sink joins the total
-// of the output, not the lse. Requests with one slot were written by the decode kernel and are left alone.
+// of the output, not the lse. Requests with one slot were written by the decode kernel and are left alone;
+// without records there was none, and every request is merged. Where decode found changed lengths its NaN
+// stay.
 //
 // Launch: grid (CTAs for the heads of a query, s_q, b), block 128; four values a thread. May be launched with
 // programmatic serialisation: it waits for the decode kernel before it reads.
@@ -20,8 +22,10 @@ constexpr float kLn2 = 0.69314718055994531f, kLog2E = 1.4426950408889634f;
 extern "C" __global__ void __launch_bounds__(128) combine(const __grid_constant__ SparseDecodeParams params) {
     const int32_t request = blockIdx.z, query = blockIdx.y;
     const int32_t first = params.num_splits[request], count = params.num_splits[request + 1] - first;
-    if (count <= 1) return;
+    if (count <= (params.records ? 1 : 0)) return;
     griddepcontrol_wait();
+    const bool poisoned =
+        params.verdict && *params.verdict != 0;  // asked for now, looked at before the stores
     for (int32_t head = blockIdx.x; head < params.h_q; head += gridDim.x) {
         const int64_t row = (static_cast<int64_t>(first) * params.s_q + query) * params.h_q + head;
         const int64_t stride = static_cast<int64_t>(params.s_q) * params.h_q;  // from slot to slot
@@ -45,6 +49,7 @@ extern "C" __global__ void __launch_bounds__(128) combine(const __grid_constant_
         const float lse = top + log2f(weights);  // log2; top is -inf where every token is a hole
         const float total = params.sink ? weights + exp2f(params.sink[head] * kLog2E - top) : weights;
         const float norm = weights == 0.0f ? 0.0f : 1.0f / total;
+        if (poisoned) return;
         const int64_t place = (static_cast<int64_t>(request) * params.s_q + query) * params.h_q + head;
         reinterpret_cast<uint2*>(params.out)[place * 128 + threadIdx.x] = {
             cvt_rn_bf16x2_f32(sum.x * norm, sum.y * norm), cvt_rn_bf16x2_f32(sum.z * norm, sum.w * norm)};

@@ -22,19 +22,25 @@ struct ScheduleParams {
     PartitionRecord* records;
     int32_t* num_splits;
     int32_t topk, extra_topk, b, parts, overhead, dense;
+    int32_t* planned_lengths;  // [2, b]: gets the lengths as they were given, 0 where there are none; or null
 
     __device__ int32_t length(int32_t request) const {
         if (dense) return lengths[request];
-        const int32_t main = max(lengths ? lengths[request] : topk, 1);
+        const int32_t main = max(lengths ? min(lengths[request], topk) : topk, 1);
         if (extra_topk == 0) return main;
-        const int32_t extra = extra_lengths ? extra_lengths[request] : extra_topk;
+        const int32_t extra = extra_lengths ? min(max(extra_lengths[request], 0), extra_topk) : extra_topk;
         return (main + kBlockTokens - 1) / kBlockTokens * kBlockTokens + extra;
     }
     __device__ int32_t cost(int32_t request) const {
         return max(length(request) - 1, 0) / kBlockTokens + 1 + overhead;
     }
+    __device__ void note(int32_t request) const {
+        if (!planned_lengths) return;
+        planned_lengths[request] = lengths ? lengths[request] : 0;
+        planned_lengths[b + request] = extra_lengths ? extra_lengths[request] : 0;
+    }
 };
-static_assert(sizeof(ScheduleParams) == 56, "four pointers, six numbers");
+static_assert(sizeof(ScheduleParams) == 64, "five pointers, six numbers");
 
 // costs[r] becomes the sum of the costs of the requests 0 … r. Returns the sum of all, in every thread.
 __device__ int32_t sum_costs(const ScheduleParams& params, int32_t* costs) {
@@ -44,6 +50,7 @@ __device__ int32_t sum_costs(const ScheduleParams& params, int32_t* costs) {
     for (int32_t start = 0; start < params.b; start += kThreads) {
         const int32_t request = start + threadIdx.x;
         int32_t sum = request < params.b ? params.cost(request) : 0;
+        if (request < params.b) params.note(request);
 #pragma unroll
         for (int32_t step = 1; step < 32; step *= 2) {
             const int32_t other = __shfl_up_sync(kAll, sum, step);

@@ -26,6 +26,7 @@
 #include "fence.cuh"
 #include "fp8_rows.cuh"
 #include "griddepcontrol.cuh"
+#include "lengths.cuh"
 #include "mbarrier.cuh"
 #include "named_barrier.cuh"
 #include "names.cuh"
@@ -107,12 +108,10 @@ struct Work {
         return last() ? record->end_block : main_blocks(params) + extra_blocks(params);
     }
     __device__ int32_t main_blocks(const SparseDecodeParams& params) const {
-        const int32_t given = params.cache.lengths ? params.cache.lengths[request] : params.cache.topk;
-        return (max(given, 1) + 63) / 64;
+        return (max(list_length(params.cache, request), 1) + 63) / 64;
     }
     __device__ int32_t extra_blocks(const SparseDecodeParams& params) const {
-        if (!params.extra.kv) return 0;
-        return ((params.extra.lengths ? params.extra.lengths[request] : params.extra.topk) + 63) / 64;
+        return params.extra.kv ? (list_length(params.extra, request) + 63) / 64 : 0;
     }
     // Whether other partitions work on the request too.
     __device__ bool split() const {
@@ -140,8 +139,7 @@ struct Row {
 // load; -1 beyond the list's end.
 __device__ __forceinline__ int32_t index_at(const CacheView& view, int32_t request, int32_t query,
                                             int32_t position) {
-    const int32_t length = view.lengths ? min(view.lengths[request], view.topk) : view.topk;
-    if (position >= length) return -1;
+    if (position >= list_length(view, request)) return -1;
     return __ldg(view.indices + request * view.index_stride_b + query * view.index_stride_s + position);
 }
 // Whether an index names a slot; -1 and everything out of range is a hole.
@@ -527,6 +525,7 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
     extern __shared__ __align__(1024) uint8_t bytes[];
     SharedPlan<Layout>& shared = *reinterpret_cast<SharedPlan<Layout>*>(bytes);
     griddepcontrol_launch_dependents();
+    if (lengths_changed(params)) return poison(params, blockIdx.x * kHeads, kHeads);
     if (params.records[blockIdx.z].begin_req >= params.b) return;  // both CTAs of a pair alike
 
     if (threadIdx.x == 0) {

@@ -23,6 +23,13 @@ struct CacheView {
 };
 static_assert(sizeof(CacheView) == 64, "three pointers, three strides, four numbers");
 
+// What a kernel tells `ops.check()`: the first finding stays until it is read.
+struct Notice {
+    int32_t kind;  // 0 nothing, 1 a length is not the one of the schedule, 2 an index names no slot
+    int32_t request, query, position, value, expected, list, unused;  // list: 0 the main one, 1 the extra one
+};
+static_assert(sizeof(Notice) == 32, "eight int32");
+
 // Shapes: q [b, s_q, h_q, d_qk] bfloat16 with the last axis dense, strides in elements; out [b, s_q, h_q,
 // 512] bfloat16; lse [b, s_q, h_q] float32, natural log; partial results by split slot: out_partial [slots,
 // s_q, h_q, 512] float32, lse_partial [slots, s_q, h_q] float32, log2.
@@ -37,7 +44,13 @@ struct SparseDecodeParams {
     float *lse, *out_partial, *lse_partial;
     float scale_log2;  // softmax scale times log2 e
     int32_t b, s_q, h_q;
+    // [2, b]: the lengths that the records were made for, of the lists and of the extra lists; null: there
+    // are no lengths, hence none to compare.
+    const int32_t* planned_lengths;
+    int32_t*
+        verdict;  // decode tells combine: 1 where lengths differ from the planned ones, all outputs are NaN
+    Notice* notice;
 };
-static_assert(sizeof(SparseDecodeParams) == 232, "what ops packs");
+static_assert(sizeof(SparseDecodeParams) == 256, "what ops packs");
 
 }  // namespace mla
