@@ -24,8 +24,7 @@ extern "C" __global__ void __launch_bounds__(128) combine(const __grid_constant_
     const int32_t first = params.num_splits[request], count = params.num_splits[request + 1] - first;
     if (count <= (params.records ? 1 : 0)) return;
     griddepcontrol_wait();
-    const bool poisoned =
-        params.verdict && *params.verdict != 0;  // asked for now, looked at before the stores
+    if (params.verdict && *params.verdict != 0) return;
     for (int32_t head = blockIdx.x; head < params.h_q; head += gridDim.x) {
         const int64_t row = (static_cast<int64_t>(first) * params.s_q + query) * params.h_q + head;
         const int64_t stride = static_cast<int64_t>(params.s_q) * params.h_q;  // from slot to slot
@@ -49,7 +48,6 @@ extern "C" __global__ void __launch_bounds__(128) combine(const __grid_constant_
         const float lse = top + log2f(weights);  // log2; top is -inf where every token is a hole
         const float total = params.sink ? weights + exp2f(params.sink[head] * kLog2E - top) : weights;
         const float norm = weights == 0.0f ? 0.0f : 1.0f / total;
-        if (poisoned) return;
         const int64_t place = (static_cast<int64_t>(request) * params.s_q + query) * params.h_q + head;
         reinterpret_cast<uint2*>(params.out)[place * 128 + threadIdx.x] = {
             cvt_rn_bf16x2_f32(sum.x * norm, sum.y * norm), cvt_rn_bf16x2_f32(sum.z * norm, sum.w * norm)};

@@ -1,0 +1,163 @@
+"""CPU tensors on the emulator: the compiled kernels, with every check, inside ``with ops.on("emulator") as run``."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mlacademy import gpu
+from mlacademy.cache import CacheLayout
+from mlacademy.ops import notices, params, plan
+from mlacademy.ops.arguments import DecodeShape, DecodeTensors
+from mlacademy.ops.metadata import Metadata, buffer_size
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch: the kernel's name, how it was launched, and what the emulator reports of it (its trace too)."""
+
+    kernel: str
+    plan: gpu.LaunchPlan
+    report: gpu.LaunchReport
+
+
+class Run:
+    """What happened inside an `on` block; ``launches`` is in order."""
+
+    def __init__(self, device: gpu.Device) -> None:
+        self.device = device
+        self.launches: list[Launched] = []
+
+    def launch(self, launch: plan.Launch, block: bytes) -> None:
+        """Run one kernel and note it."""
+        report = self.device.launch(launch.compiled(), launch.plan, [block])
+        self.launches.append(Launched(launch.kernel, launch.plan, report))
+
+
+_active: contextvars.ContextVar[Run | None] = contextvars.ContextVar("mlacademy_ops_run", default=None)
+
+
+@contextmanager
+def on(device: str, **options: Any) -> Iterator[Run]:
+    """Inside the block, operators on CPU tensors run the compiled kernels on the emulator instead of the oracle.
+
+    ``options`` are the emulator's: ``check``, ``order``, ``seed``, ``trace=True``, … Yields a `Run`. Raises
+    ``ValueError`` for anything but ``"emulator"``: where a call runs otherwise follows from its tensors' device.
+    """
+    if device != "emulator":
+        raise ValueError(f'device must be "emulator", got {device!r}: tensors on a GPU run there without this')
+    run = Run(gpu.Device("emulator", arch="sm_90a", **options))
+    token = _active.set(run)
+    try:
+        yield run
+    finally:
+        _active.reset(token)
+
+
+def active() -> Run | None:
+    """The run whose block this is."""
+    return _active.get()
+
+
+def make_schedule(
+    run: Run,
+    b: int,
+    topk: int,
+    extra_topk: int,
+    parts: int,
+    overhead: int,
+    lengths: Tensor | None,
+    extra_lengths: Tensor | None,
+) -> Tensor:
+    """The buffer of a `Metadata`, by the ``schedule`` kernel."""
+    buffer = torch.from_numpy(gpu.empty(buffer_size(b, parts), "int32"))
+    at = run.device.address
+    block = params.schedule_block(
+        0 if lengths is None else at(lengths, "topk_length"),
+        0 if extra_lengths is None else at(extra_lengths, "extra_topk_length"),
+        at(buffer, "metadata"),
+        topk=topk,
+        extra_topk=extra_topk,
+        b=b,
+        parts=parts,
+        overhead=overhead,
+    )
+    run.launch(plan.schedule_launch(b, parts), block)
+    return buffer
+
+
+def sparse_decode(
+    run: Run, shape: DecodeShape, tensors: DecodeTensors, scale: float, metadata: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The decode kernel and ``combine``."""
+    made = Metadata.of(metadata, shape.b)
+    slots, rows = int(made.num_splits[-1]), (shape.s_q, shape.h_q)
+    out, lse = _bfloat16(shape.b, *rows, 512), _float32(shape.b, *rows)
+    out_partial, lse_partial = _float32(slots, *rows, 512), _float32(slots, *rows)
+    verdict = torch.zeros(1, dtype=torch.int32)
+    block, at = shape.block(), run.device.address
+    block.scale(scale)
+    for word, (name, tensor) in zip(params.INPUTS, tensors._asdict().items(), strict=True):
+        if tensor is not None:
+            block.words[word] = at(tensor, name)
+    for word, name, tensor in (
+        (params.OUT, "out", out),
+        (params.LSE, "lse", lse),
+        (params.OUT_PARTIAL, "out_partial", out_partial),
+        (params.LSE_PARTIAL, "lse_partial", lse_partial),
+    ):
+        block.words[word] = at(tensor, name)
+    start = at(metadata, "metadata")
+    block.words[params.RECORDS], block.words[params.NUM_SPLITS] = start, start + made.num_splits_at
+    if shape.has_lengths or shape.has_extra_lengths:
+        block.words[params.PLANNED_LENGTHS] = start + made.lengths_at
+        block.words[params.VERDICT] = at(verdict, "verdict")
+        block.words[params.NOTICE] = at(notices.words(tensors.q.device), "notices")
+    for launch in plan.decode_launches(shape.layout.name, b=shape.b, s_q=shape.s_q, h_q=shape.h_q, parts=made.parts):
+        run.launch(launch, bytes(block))
+    return out, lse.transpose(1, 2)
+
+
+def combine(
+    run: Run, out_partial: Tensor, lse_partial_log2: Tensor, num_splits: Tensor, attn_sink: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The ``combine`` kernel alone, for every request."""
+    b, (_, s_q, h_q, d_v) = len(num_splits) - 1, out_partial.shape
+    out, lse = _bfloat16(b, s_q, h_q, d_v), _float32(b, s_q, h_q)
+    block, at = params.Block(b=b, s_q=s_q, h_q=h_q), run.device.address
+    for word, tensor, name in (
+        (params.NUM_SPLITS, num_splits, "num_splits"),
+        (params.OUT, out, "out"),
+        (params.LSE, lse, "lse"),
+        (params.OUT_PARTIAL, out_partial, "out_partial"),
+        (params.LSE_PARTIAL, lse_partial_log2, "lse_partial_log2"),
+    ):
+        block.words[word] = at(tensor, name)
+    if attn_sink is not None:
+        block.words[params.SINK] = at(attn_sink, "attn_sink")
+    run.launch(plan.combine_launch(b=b, s_q=s_q, h_q=h_q), bytes(block))
+    return out, lse.transpose(1, 2)
+
+
+def cache_append(run: Run, kv_cache: Tensor, slots: Tensor, nope: Tensor, rope: Tensor, layout: CacheLayout) -> None:
+    """The ``cache_append`` kernel."""
+    at = run.device.address
+    tensors = ((kv_cache, "kv_cache"), (nope, "nope"), (rope, "rope"), (slots, "slots"))
+    problems = at(notices.words(kv_cache.device), "notices") + notices.APPEND_PROBLEMS_AT
+    block = params.append_block([at(tensor, name) for tensor, name in tensors], problems, kv_cache, nope, rope, slots)
+    run.launch(plan.append_launch(layout.name, len(slots)), block)
+
+
+def _float32(*shape: int) -> Tensor:
+    """Memory of which the emulator knows that nobody has written it."""
+    return torch.from_numpy(gpu.empty(shape, "float32"))
+
+
+def _bfloat16(*shape: int) -> Tensor:
+    return torch.from_numpy(gpu.empty(shape, "uint16")).view(torch.bfloat16)

@@ -1,0 +1,109 @@
+"""How the decode kernels are launched: which kernel, how many threads, which grid, by shape, all in one place.
+
+>>> for launch in decode_launches("V3.2", b=2, s_q=1, h_q=128, parts=partitions(132)):
+...     print(launch.kernel, launch.plan.grid, launch.plan.cluster, launch.plan.block[0], launch.plan.smem_bytes)
+sparse_decode_v32_pair (2, 1, 66) (2, 1, 1) 384 230144
+combine (8, 1, 2) (1, 1, 1) 128 0
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from mlacademy import gpu
+from mlacademy.gpu.includes import header_layer
+from mlacademy.gpu.plan import MAX_SMEM_BYTES
+
+BLOCK_HEADS = 64
+"""Query heads of one CTA."""
+
+MAX_HEADS = 128
+"""Query heads of one launch: a cluster of two CTAs."""
+
+BLOCK_TOKENS = 64
+"""Slots that a CTA reads in one step of its main loop; an index list is a multiple of it."""
+
+OVERHEAD = 5
+"""What the scheduler counts for beginning and ending a request, in blocks."""
+
+DECODE_THREADS = 384
+DECODE_SHARED_BYTES = {"V3.2": 230_144, "MODEL1": 213_760}
+"""Dynamic shared memory of the decode kernel, at least ``sizeof(SharedPlan)``."""
+
+COMBINE_THREADS = 128
+COMBINE_CTAS = 8
+"""CTAs that share the heads of one query row."""
+
+APPEND_THREADS = 256
+APPEND_TOKENS = 8
+"""Tokens of one CTA of ``cache_append``."""
+
+H200_SMS = 132
+"""SMs that a schedule is made for where there is no GPU to ask."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel of a call: the file of ``kernels/cuda/decode`` it is in, its name, and how it is launched."""
+
+    source: str
+    kernel: str
+    plan: gpu.LaunchPlan
+
+    def compiled(self) -> gpu.Kernel:
+        """The kernel, compiled or shipped."""
+        return compiled(self.source)[self.kernel]
+
+
+def head_blocks(h_q: int) -> int:
+    """CTAs that share the query heads: 1 for up to 64 heads, 2 for more."""
+    return -(-h_q // BLOCK_HEADS)
+
+
+def partitions(sms: int, *, s_q: int = 1, h_q: int = 128) -> int:
+    """Partitions of the schedule: so many that the grid fills the SMs once, at least 1."""
+    return max(sms // s_q // head_blocks(h_q), 1)
+
+
+def decode_launches(layout: str, *, b: int, s_q: int, h_q: int, parts: int) -> tuple[Launch, ...]:
+    """The kernels of one sparse decode, in order; they share one parameter block."""
+    ctas = head_blocks(h_q)
+    name = f"sparse_decode_{_short(layout)}{'_pair' if ctas == 2 else ''}"
+    decode = gpu.LaunchPlan(
+        grid=(ctas, s_q, parts), block=DECODE_THREADS, cluster=ctas, smem_bytes=DECODE_SHARED_BYTES[layout]
+    )
+    return Launch("sparse_decode.cu", name, decode), combine_launch(b=b, s_q=s_q, h_q=h_q, programmatic=True)
+
+
+def combine_launch(*, b: int, s_q: int, h_q: int, programmatic: bool = False) -> Launch:
+    """The kernel that merges partial results."""
+    grid = (min(h_q, COMBINE_CTAS), s_q, b)
+    return Launch("combine.cu", "combine", gpu.LaunchPlan(grid, COMBINE_THREADS, programmatic=programmatic))
+
+
+def schedule_launch(b: int, parts: int) -> Launch:
+    """The kernel that cuts the requests into partitions; a thread a request or partition, or several."""
+    shared = 12 * (b + 1) + 16 * (parts + 1)
+    if shared > MAX_SMEM_BYTES:
+        raise ValueError(f"b must be small enough for the scheduler's shared memory, about 19,000: got {b:,}")
+    threads = min(-(-max(b, parts) // 32) * 32, 1024)
+    return Launch("schedule.cu", "schedule", gpu.LaunchPlan(1, threads, smem_bytes=shared))
+
+
+def append_launch(layout: str, n: int) -> Launch:
+    """The kernel that quantises ``n`` tokens and stores them."""
+    return Launch(
+        "cache_append.cu", f"cache_append_{_short(layout)}", gpu.LaunchPlan(-(-n // APPEND_TOKENS), APPEND_THREADS)
+    )
+
+
+def _short(layout: str) -> str:
+    """A layout's name inside those of kernels: ``v32``, ``model1``."""
+    return layout.lower().replace(".", "")
+
+
+@functools.cache
+def compiled(source: str) -> gpu.Module:
+    """The module of one file of ``kernels/cuda/decode``."""
+    return gpu.compile(header_layer() / "decode" / source)

@@ -1,0 +1,96 @@
+"""The same operator on the oracle and on the emulator gives the same, and `on` keeps what was launched."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from decode_inputs import Inputs, decode_inputs
+
+from mlacademy import cache, ops
+
+each_layout = pytest.mark.parametrize("layout", [cache.V32, cache.MODEL1], ids=lambda layout: layout.name)
+
+
+def test_the_launches_of_a_call_are_kept() -> None:
+    inputs = decode_inputs(cache.V32, b=2, h_q=128, topk=128)
+    with ops.on("emulator") as run:
+        inputs.decode()
+    assert [one.kernel for one in run.launches] == ["schedule", "sparse_decode_v32_pair", "combine"]
+    assert run.launches[1].plan.grid == (2, 1, 66)
+    assert run.launches[1].report.statistics["instructions"] > 0
+
+
+def test_outside_of_the_block_the_oracle_answers() -> None:
+    inputs = decode_inputs(cache.V32, b=1)
+    before = inputs.decode()
+    with ops.on("emulator"):
+        pass
+    assert torch.equal(inputs.decode()[0], before[0])
+
+
+def test_only_the_emulator_is_chosen_by_name() -> None:
+    with pytest.raises(ValueError, match="device must be \"emulator\", got 'cuda'"), ops.on("cuda"):
+        pass
+
+
+@each_layout
+def test_metadata_of_both_backends_is_the_same(layout: cache.CacheLayout) -> None:
+    lengths = torch.tensor([64, 3, 128], dtype=torch.int32)
+    extra = torch.tensor([0, 64, 5], dtype=torch.int32)
+    numbers = {"s_q": 2, "h_q": 64, "topk_length": lengths, "extra_topk": 64, "extra_topk_length": extra}
+    by_python = ops.schedule(3, 128, **numbers)
+    with ops.on("emulator"):
+        by_kernel = ops.schedule(3, 128, **numbers)
+    assert torch.equal(by_python.buffer, by_kernel.buffer)
+    assert by_python.parts == by_kernel.parts == 66
+    assert by_python.lengths.tolist() == [[64, 3, 128], [0, 64, 5]]
+
+
+@each_layout
+def test_append_stores_the_bytes_of_the_reference(layout: cache.CacheLayout) -> None:
+    kv, again = (cache.new_cache(layout, 3, 5) for _ in range(2))
+    generator = torch.Generator().manual_seed(3)
+    nope = torch.randn(4, layout.d_nope, generator=generator).bfloat16()
+    rope = torch.randn(4, layout.d_rope, generator=generator).bfloat16()
+    slots = torch.tensor([14, 0, -1, 7])
+    ops.cache_append(kv, slots, nope, rope, layout=layout)
+    with ops.on("emulator"):
+        ops.cache_append(again, slots, nope, rope, layout=layout.name)
+    assert torch.equal(kv, again)
+    assert kv.any()
+    ops.check()
+
+
+def _combine_inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(4)
+    lse = torch.randn(6, 2, 16, generator=generator) * 4
+    lse[1, 0, 3] = lse[3:5, 1, 2] = -torch.inf
+    out = torch.randn(6, 2, 16, 512, generator=generator)
+    out[lse == -torch.inf] = 0.0
+    return out, lse, torch.tensor([0, 3, 5, 6], dtype=torch.int32)
+
+
+@pytest.mark.parametrize("sunk", [False, True])
+def test_combine_merges_every_request(sunk: bool) -> None:
+    out, lse, splits = _combine_inputs()
+    sink = torch.linspace(-4, 4, 16) if sunk else None
+    exact, exact_lse = ops.combine(out, lse, splits, attn_sink=sink)
+    with ops.on("emulator"):
+        got, got_lse = ops.combine(out, lse, splits, attn_sink=sink)
+    assert exact_lse[1, 2, 1] == torch.inf
+    torch.testing.assert_close(got_lse, exact_lse, atol=2e-6, rtol=2e-6)  # float32 sums of at most three terms
+    torch.testing.assert_close(got, exact, atol=2**-16, rtol=2**-7)  # one unit of bfloat16 where rounding tips over
+
+
+def check(inputs: Inputs, **options: object) -> None:
+    """The emulator within the tolerance of the oracle."""
+    exact, exact_lse = inputs.decode()
+    with ops.on("emulator", **options):
+        out, lse = inputs.decode()
+    inputs.compare(out, lse, exact, exact_lse)
+
+
+@each_layout
+@pytest.mark.parametrize("heads", [1, 16, 64, 100, 128])
+def test_any_number_of_heads(layout: cache.CacheLayout, heads: int) -> None:
+    check(decode_inputs(layout, b=2, h_q=heads, page=13, seed=heads))
