@@ -28,6 +28,7 @@ ALL: dict[str, Study] = {
     "combine": studies.COMBINE,
     "swizzle": kernel_studies.SWIZZLE,
     "fragment": kernel_studies.FRAGMENT,
+    "decode_bounds": kernel_studies.BOUNDS,
 }
 
 

@@ -26,12 +26,13 @@ Core pictures (data always comes from the library):
     viz.fragment_map("D", n=64, thread=37)                     # who holds which element of a wgmma operand
     viz.timeline(report.trace, role="producer")                # a traced run: warps, copies, barriers, buffers
     viz.barrier_states(report.trace, "full[0]", step=4)        # an mbarrier after one event of a traced run
+    viz.decode_bounds(Shape(b=128, h_q=64))                    # what binds a sparse decode (mlacademy.roofline)
 
 The same under sliders; without ipywidgets, or with `MLACADEMY_STATIC=1`, the static picture of the default settings:
 
     viz.explore_token_bytes()    viz.explore_number_line()    viz.explore_compression()
     viz.explore_splits()         viz.explore_softmax()        viz.explore_combine()
-    viz.explore_swizzle()        viz.explore_fragment()
+    viz.explore_swizzle()        viz.explore_fragment()        viz.explore_decode_bounds()
     viz.explore_timeline(trace)  viz.explore_barrier(trace)    # on a traced run
 
 Beside the pictures, the rule that `swizzle_map` counts by: `viz.bank_conflicts(addresses, access_bytes)`.
@@ -43,9 +44,10 @@ from mlacademy.viz.byte_map import token_bytes
 from mlacademy.viz.cache_sizes import compression
 from mlacademy.viz.charts import bars, heatmap, lines, scatter
 from mlacademy.viz.course_map import course_map
+from mlacademy.viz.decode_bounds import decode_bounds
 from mlacademy.viz.e4m3_line import number_line
 from mlacademy.viz.fragment_grid import fragment_map
-from mlacademy.viz.kernel_studies import explore_fragment, explore_swizzle
+from mlacademy.viz.kernel_studies import explore_decode_bounds, explore_fragment, explore_swizzle
 from mlacademy.viz.merge_weights import combine_weights
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.softmax_stepper import softmax_steps
@@ -70,9 +72,11 @@ __all__ = [
     "combine_weights",
     "compression",
     "course_map",
+    "decode_bounds",
     "explore_barrier",
     "explore_combine",
     "explore_compression",
+    "explore_decode_bounds",
     "explore_fragment",
     "explore_number_line",
     "explore_softmax",

@@ -1,11 +1,13 @@
-"""The studies of the tensor-core chapters: the swizzle map and the register fragments under sliders."""
+"""The studies of the kernel chapters: swizzle map, register fragments and what binds a decode, under sliders."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from mlacademy import gpus, measured, roofline
 from mlacademy.gpu.fragments import fragment
 from mlacademy.gpu.shared_memory import CHUNK_BYTES, SWIZZLES
+from mlacademy.viz.decode_bounds import decode_bounds
 from mlacademy.viz.fragment_grid import fragment_map
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.study import Choice, Settings, Slider, Stops, Study, show
@@ -20,6 +22,11 @@ def explore_swizzle() -> Any:
 def explore_fragment() -> Any:
     """Fragment map under sliders: operand and type, N, thread, window of columns."""
     return show(FRAGMENT)
+
+
+def explore_decode_bounds() -> Any:
+    """What binds a sparse decode under sliders: batch, heads, list, card, cycles of the conversion."""
+    return show(BOUNDS)
 
 
 SWIZZLE = Study(
@@ -79,4 +86,48 @@ FRAGMENT = Study(
         "A 64 × 8, tf32": {"kind": "A tf32"},
     },
     limits=_last_window,
+)
+
+CARDS = {"H200, as measured": roofline.H200} | {
+    f"{card.name}, data sheet": roofline.Machine.of(card) for card in (gpus.H800, gpus.H200, gpus.H20)
+}
+
+
+def draw_bounds(*, b: int, h_q: int, s_q: int, topk: int, card: str, convert_cycles: int) -> Picture:
+    """Draw the bounds of a call, with the times that were measured for it, if any."""
+    shape, machine = roofline.Shape(b, h_q, s_q, topk), CARDS[card]
+    times = _kept_times(shape) if machine is roofline.H200 else {}
+    return decode_bounds(shape, machine, convert_cycles=convert_cycles, measured_us=times)
+
+
+def _kept_times(shape: roofline.Shape) -> dict[str, float]:
+    try:
+        rows = measured.kept().rows
+    except FileNotFoundError:  # an installation without the benchmarks' results
+        return {}
+    for row in rows:
+        if row.case == shape.case:
+            return {"ours": row.ours_us} | ({} if row.peer_us is None else {"FlashMLA": row.peer_us})
+    return {}
+
+
+BOUNDS = Study(
+    draw_bounds,
+    (
+        Stops("b", "requests", 128, (1, 2, 4, 8, 16, 32, 48, 64, 66, 67, 96, 128, 192, 256, 512)),
+        Stops("h_q", "query heads", 128, (16, 32, 64, 128)),
+        Slider("s_q", "query tokens", 1, 1, 4),
+        Stops("topk", "slots a list", 2048, (64, 128, 256, 512, 1024, 2048, 4096)),
+        Slider("convert_cycles", "cycles to convert a token", roofline.OURS, 5, 100),
+        Choice("card", "card", "H200, as measured", {name: name for name in CARDS}),
+    ),
+    presets={
+        "a full batch, 128 heads": {},
+        "a full batch, 64 heads": {"h_q": 64},
+        "a full batch, 16 heads": {"h_q": 16},
+        "the running example": {"b": 2, "topk": 128},
+        "one request": {"b": 1},
+        "64 heads, FlashMLA's conversion": {"h_q": 64, "convert_cycles": roofline.FLASHMLA},
+        "H20": {"card": "H20, data sheet"},
+    },
 )
