@@ -121,5 +121,5 @@ def decode(
         grid=(ctas, s_q, parts), block=(THREADS, 1, 1), cluster=(ctas, 1, 1), smem_bytes=SHARED_BYTES[layout.name]
     )
     device.launch(kernel(name), launch, [params])
-    device.launch(kernel("combine"), gpu.LaunchPlan(grid=(min(h_q, 8), s_q, b), block=(128, 1, 1)), [params])
+    device.launch(kernel("combine"), gpu.LaunchPlan(grid=(min(h_q, 8), s_q, b), block=256), [params])
     return torch.from_numpy(out.view(np.int16)).view(torch.bfloat16).float().numpy(), lse

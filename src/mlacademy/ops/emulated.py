@@ -141,7 +141,7 @@ def combine(
         block.words[word] = at(tensor, name)
     if attn_sink is not None:
         block.words[params.SINK] = at(attn_sink, "attn_sink")
-    run.launch(plan.combine_launch(b=b, s_q=s_q, h_q=h_q), bytes(block))
+    run.launch(plan.combine_launch(b=b, s_q=s_q, h_q=h_q, slots=len(out_partial)), bytes(block))
     return out, lse.transpose(1, 2)
 
 

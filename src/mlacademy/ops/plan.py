@@ -3,7 +3,7 @@
 >>> for launch in decode_launches("V3.2", b=2, s_q=1, h_q=128, parts=partitions(132)):
 ...     print(launch.kernel, launch.plan.grid, launch.plan.cluster, launch.plan.block[0], launch.plan.smem_bytes)
 sparse_decode_v32_pair (2, 1, 66) (2, 1, 1) 384 230144
-combine (8, 1, 2) (1, 1, 1) 128 0
+combine (128, 1, 2) (1, 1, 1) 512 0
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ DECODE_THREADS = 384
 DECODE_SHARED_BYTES = {"V3.2": 230_144, "MODEL1": 213_760}
 """Dynamic shared memory of the decode kernel, at least ``sizeof(SharedPlan)``."""
 
-COMBINE_THREADS = 128
-COMBINE_CTAS = 8
-"""CTAs that share the heads of one query row."""
+COMBINE_GROUP = 128
+"""Threads of ``combine`` that hold the 512 columns of a head; the groups of a CTA share its slots."""
+
+COMBINE_CTAS = 1056
+"""CTAs of one group each that an H200 holds at once: 8 on each of its 132 SMs."""
 
 APPEND_THREADS = 256
 APPEND_TOKENS = 8
@@ -73,13 +75,20 @@ def decode_launches(layout: str, *, b: int, s_q: int, h_q: int, parts: int) -> t
     decode = gpu.LaunchPlan(
         grid=(ctas, s_q, parts), block=DECODE_THREADS, cluster=ctas, smem_bytes=DECODE_SHARED_BYTES[layout]
     )
-    return Launch("sparse_decode.cu", name, decode), combine_launch(b=b, s_q=s_q, h_q=h_q, programmatic=True)
+    merge = combine_launch(b=b, s_q=s_q, h_q=h_q, slots=b + parts, programmatic=True)
+    return Launch("sparse_decode.cu", name, decode), merge
 
 
-def combine_launch(*, b: int, s_q: int, h_q: int, programmatic: bool = False) -> Launch:
-    """The kernel that merges partial results."""
-    grid = (min(h_q, COMBINE_CTAS), s_q, b)
-    return Launch("combine.cu", "combine", gpu.LaunchPlan(grid, COMBINE_THREADS, programmatic=programmatic))
+def combine_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic: bool = False) -> Launch:
+    """The kernel that merges partial results of ``slots`` slots, or a few less.
+
+    More groups where a request has many slots, so that all of them are read at once; CTAs share a row's heads evenly.
+    """
+    groups = next(groups for groups in (4, 2, 1) if slots >= 4 * groups * b or groups == 1)
+    ctas = min(max(COMBINE_CTAS // (groups * b * s_q), 1), h_q)
+    heads_each = -(-h_q // ctas)
+    grid, block = (-(-h_q // heads_each), s_q, b), COMBINE_GROUP * groups
+    return Launch("combine.cu", "combine", gpu.LaunchPlan(grid, block, programmatic=programmatic))
 
 
 def schedule_launch(b: int, parts: int) -> Launch:
