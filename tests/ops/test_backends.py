@@ -94,3 +94,34 @@ def check(inputs: Inputs, **options: object) -> None:
 @pytest.mark.parametrize("heads", [1, 16, 64, 100, 128])
 def test_any_number_of_heads(layout: cache.CacheLayout, heads: int) -> None:
     check(decode_inputs(layout, b=2, h_q=heads, page=13, seed=heads))
+
+
+def test_a_changed_text_runs_in_place_of_a_kernel() -> None:
+    inputs = decode_inputs(cache.V32, b=2, h_q=64, topk=128)
+    text = ops.source("combine.cu").read_text()
+    wrong = text.replace("out)[place * 128", "out)[0 * 128")
+    assert wrong != text
+    with ops.on("emulator"):
+        right, _ = inputs.decode()
+    with ops.on("emulator", sources={"combine.cu": text}):
+        again, _ = inputs.decode()
+    with ops.on("emulator", sources={"combine.cu": wrong}, check=()):
+        changed, _ = inputs.decode()
+    assert torch.equal(right, again)
+    assert not torch.equal(right, changed)
+
+
+def test_only_files_of_the_decode_kernels_are_replaced() -> None:
+    wanted = pytest.raises(ValueError, match=r"no decode kernel in a file 'x\.cu': it must be one of .*combine\.cu")
+    with wanted, ops.on("emulator", sources={"x.cu": ""}):
+        pass
+
+
+def test_combine_starts_early_and_must_wait() -> None:
+    inputs = decode_inputs(cache.V32, b=2, h_q=64, topk=128)
+    hasty = ops.source("combine.cu").read_text().replace("griddepcontrol_wait();", "")
+    with ops.on("emulator", check=()):
+        right, _ = inputs.decode()
+    with ops.on("emulator", check=(), sources={"combine.cu": hasty}):
+        early, _ = inputs.decode()
+    assert not torch.equal(right, early)

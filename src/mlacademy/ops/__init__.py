@@ -16,6 +16,7 @@ from mlacademy.ops.emulated import Launched, Run, on
 from mlacademy.ops.metadata import Metadata
 from mlacademy.ops.notices import SlotOutOfRange, StaleMetadata, check
 from mlacademy.ops.operators import cache_append, combine, schedule, sparse_decode
+from mlacademy.ops.plan import source
 
 __all__ = [
     "Launched",
@@ -28,5 +29,6 @@ __all__ = [
     "combine",
     "on",
     "schedule",
+    "source",
     "sparse_decode",
 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,29 +30,41 @@ class Launched:
 class Run:
     """What happened inside an `on` block; ``launches`` is in order."""
 
-    def __init__(self, device: gpu.Device) -> None:
+    def __init__(self, device: gpu.Device, sources: Mapping[str, str] | None = None, traced: bool = False) -> None:
         self.device = device
         self.launches: list[Launched] = []
+        self._sources = dict(sources or {})
+        self._traced = traced
 
     def launch(self, launch: plan.Launch, block: bytes) -> None:
         """Run one kernel and note it."""
-        report = self.device.launch(launch.compiled(), launch.plan, [block])
+        changed = self._sources.get(launch.source)
+        kernel = launch.compiled() if changed is None else plan.compiled_text(changed, launch.source)[launch.kernel]
+        report = self.device.launch(kernel, launch.plan, [block])
         self.launches.append(Launched(launch.kernel, launch.plan, report))
+
+    def together(self) -> AbstractContextManager[None]:
+        """Launches inside overlap as far as their plans allow; with a trace they come one after the other."""
+        return nullcontext() if self._traced else self.device.sequence()
 
 
 _active: contextvars.ContextVar[Run | None] = contextvars.ContextVar("mlacademy_ops_run", default=None)
 
 
 @contextmanager
-def on(device: str, **options: Any) -> Iterator[Run]:
+def on(device: str, *, sources: Mapping[str, str] | None = None, **options: Any) -> Iterator[Run]:
     """Inside the block, operators on CPU tensors run the compiled kernels on the emulator instead of the oracle.
 
-    ``options`` are the emulator's: ``check``, ``order``, ``seed``, ``trace=True``, … Yields a `Run`. Raises
-    ``ValueError`` for anything but ``"emulator"``: where a call runs otherwise follows from its tensors' device.
+    ``options`` are the emulator's: ``check``, ``order``, ``seed``, ``trace=True``, … ``sources`` gives the text that is
+    compiled in place of a kernel's file, by the file's name, to see what a change does. Yields a `Run`. Raises
+    ``ValueError`` for anything but ``"emulator"``, where a call runs otherwise follows from its tensors' device, and
+    for a file that holds no kernels.
     """
     if device != "emulator":
         raise ValueError(f'device must be "emulator", got {device!r}: tensors on a GPU run there without this')
-    run = Run(gpu.Device("emulator", arch="sm_90a", **options))
+    for name in sources or {}:
+        plan.source(name)
+    run = Run(gpu.Device("emulator", arch="sm_90a", **options), sources, bool(options.get("trace")))
     token = _active.set(run)
     try:
         yield run
@@ -119,8 +131,10 @@ def sparse_decode(
         block.words[params.PLANNED_LENGTHS] = start + made.lengths_at
         block.words[params.VERDICT] = at(verdict, "verdict")
         block.words[params.NOTICE] = at(notices.words(tensors.q.device), "notices")
-    for launch in plan.decode_launches(shape.layout.name, b=shape.b, s_q=shape.s_q, h_q=shape.h_q, parts=made.parts):
-        run.launch(launch, bytes(block))
+    launches = plan.decode_launches(shape.layout.name, b=shape.b, s_q=shape.s_q, h_q=shape.h_q, parts=made.parts)
+    with run.together():
+        for launch in launches:
+            run.launch(launch, bytes(block))
     return out, lse.transpose(1, 2)
 
 

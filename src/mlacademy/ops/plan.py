@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from pathlib import Path
 
 from mlacademy import gpu
 from mlacademy.gpu.includes import header_layer
@@ -112,7 +113,20 @@ def _short(layout: str) -> str:
     return layout.lower().replace(".", "")
 
 
+def source(name: str) -> Path:
+    """The path of one file of the decode kernels, such as ``sparse_decode.cu``. Raises ``ValueError`` for others."""
+    folder = header_layer() / "decode"
+    if name not in (kernels := sorted(path.name for path in folder.glob("*.cu"))):
+        raise ValueError(f"there is no decode kernel in a file {name!r}: it must be one of {', '.join(kernels)}")
+    return folder / name
+
+
 @functools.cache
-def compiled(source: str) -> gpu.Module:
-    """The module of one file of ``kernels/cuda/decode``."""
-    return gpu.compile(header_layer() / "decode" / source)
+def compiled(name: str) -> gpu.Module:
+    """The module of one file of the decode kernels."""
+    return gpu.compile(source(name))
+
+
+def compiled_text(text: str, name: str) -> gpu.Module:
+    """The module of a text that stands for such a file and finds the same headers."""
+    return gpu.compile(text, name=name, folders=(header_layer() / "decode",))
