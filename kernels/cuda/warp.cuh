@@ -37,4 +37,13 @@ __device__ __forceinline__ void stmatrix_x4(void* row, const uint32_t (&register
                  : "memory");
 }
 
+// The same, each matrix transposed: the registers' columns become rows in memory. All 32 lanes together.
+// section: stmatrix (.trans); from sm_90
+__device__ __forceinline__ void stmatrix_x4_trans(void* row, const uint32_t (&registers)[4]) {
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem_address(row)),
+        "r"(registers[0]), "r"(registers[1]), "r"(registers[2]), "r"(registers[3])
+        : "memory");
+}
+
 }  // namespace mla

@@ -83,6 +83,12 @@ __device__ __forceinline__ void wgmma_fence(float (&d)[kRegisters]) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
+// The same for a chain that goes on: d is in flight already, only registers of A or shared memory were
+// written.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
 // Close the group of multiplies since the last call. All four warps.
 // section: wgmma.commit_group; from sm_90a
 __device__ __forceinline__ void wgmma_commit_group() {
@@ -99,13 +105,23 @@ __device__ __forceinline__ void wgmma_wait_group(float (&d)[kRegisters]) {
     hold(d);
 }
 
+// The same where d stays in flight: only registers of A and tiles of the finished groups are free again.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait_group() {
+    static_assert(kPending >= 0 && kPending <= 7, "kPending: 0 to 7 groups");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
 // Operands of D: output lists and their text.
 #define MLA_OUT_4(d, i) "+f"((d)[i]), "+f"((d)[(i) + 1]), "+f"((d)[(i) + 2]), "+f"((d)[(i) + 3])
+#define MLA_OUT_8(d, i) MLA_OUT_4(d, i), MLA_OUT_4(d, (i) + 4)
 #define MLA_OUT_16(d, i) MLA_OUT_4(d, i), MLA_OUT_4(d, (i) + 4), MLA_OUT_4(d, (i) + 8), MLA_OUT_4(d, (i) + 12)
 #define MLA_OUT_32(d, i) MLA_OUT_16(d, i), MLA_OUT_16(d, (i) + 16)
 #define MLA_OUT_64(d, i) MLA_OUT_32(d, i), MLA_OUT_32(d, (i) + 32)
 #define MLA_OUT_128(d, i) MLA_OUT_64(d, i), MLA_OUT_64(d, (i) + 64)
 #define MLA_TEXT_4 "{%0, %1, %2, %3}"
+#define MLA_TEXT_8 "{%0, %1, %2, %3, %4, %5, %6, %7}"
+#define MLA_TEXT_16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
 #define MLA_TEXT_32                                                           \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
@@ -139,6 +155,34 @@ __device__ __forceinline__ void wgmma_m64n8k16_f32_bf16(float (&d)[4], uint64_t 
         ", %4, %5, p, 1, 1, %7, %8;\n"
         "}"
         : MLA_OUT_4(d, 0)
+        : "l"(a), "l"(b), "r"(static_cast<uint32_t>(accumulate)), "n"(kTransA), "n"(kTransB)
+        : "memory");
+}
+template <int kTransA = 0, int kTransB = 0>
+__device__ __forceinline__ void wgmma_m64n16k16_f32_bf16(float (&d)[8], uint64_t a, uint64_t b,
+                                                         bool accumulate) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %10, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 " MLA_TEXT_8
+        ", %8, %9, p, 1, 1, %11, %12;\n"
+        "}"
+        : MLA_OUT_8(d, 0)
+        : "l"(a), "l"(b), "r"(static_cast<uint32_t>(accumulate)), "n"(kTransA), "n"(kTransB)
+        : "memory");
+}
+template <int kTransA = 0, int kTransB = 0>
+__device__ __forceinline__ void wgmma_m64n32k16_f32_bf16(float (&d)[16], uint64_t a, uint64_t b,
+                                                         bool accumulate) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %18, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " MLA_TEXT_16
+        ", %16, %17, p, 1, 1, %19, %20;\n"
+        "}"
+        : MLA_OUT_16(d, 0)
         : "l"(a), "l"(b), "r"(static_cast<uint32_t>(accumulate)), "n"(kTransA), "n"(kTransB)
         : "memory");
 }
@@ -189,6 +233,36 @@ __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(float (&d)[128], uint6
 // rows and columns are those of accumulators 0 … 7. The registers stay untouched until the wait. All four
 // warps.
 // section: wgmma.mma_async; from sm_90a
+template <int kTransB = 0>
+__device__ __forceinline__ void wgmma_m64n16k16_f32_bf16(float (&d)[8], const uint32_t (&a)[4], uint64_t b,
+                                                         bool accumulate) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %13, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 " MLA_TEXT_8
+        ", {%8, %9, %10, %11}, %12, p, 1, 1, %14;\n"
+        "}"
+        : MLA_OUT_8(d, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(accumulate)),
+          "n"(kTransB)
+        : "memory");
+}
+template <int kTransB = 0>
+__device__ __forceinline__ void wgmma_m64n32k16_f32_bf16(float (&d)[16], const uint32_t (&a)[4], uint64_t b,
+                                                         bool accumulate) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %21, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " MLA_TEXT_16
+        ", {%16, %17, %18, %19}, %20, p, 1, 1, %22;\n"
+        "}"
+        : MLA_OUT_16(d, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(accumulate)),
+          "n"(kTransB)
+        : "memory");
+}
 template <int kTransB = 0>
 __device__ __forceinline__ void wgmma_m64n64k16_f32_bf16(float (&d)[32], const uint32_t (&a)[4], uint64_t b,
                                                          bool accumulate) {
@@ -251,11 +325,14 @@ __device__ __forceinline__ void wgmma_m64n128k32_f32_e4m3(float (&d)[64], uint64
 }
 
 #undef MLA_OUT_4
+#undef MLA_OUT_8
 #undef MLA_OUT_16
 #undef MLA_OUT_32
 #undef MLA_OUT_64
 #undef MLA_OUT_128
 #undef MLA_TEXT_4
+#undef MLA_TEXT_8
+#undef MLA_TEXT_16
 #undef MLA_TEXT_32
 #undef MLA_TEXT_64
 #undef MLA_TEXT_128

@@ -129,6 +129,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) every_warp_instruction(uint
     uint32_t registers[4];
     ldmatrix_x4(registers, shared.bytes + threadIdx.x % 32 * 16);
     stmatrix_x4(shared.bytes + threadIdx.x % 32 * 16, registers);
+    stmatrix_x4_trans(shared.bytes + threadIdx.x % 32 * 16, registers);
     if (elect_sync()) out[threadIdx.x] = registers[0];
 }
 
@@ -145,10 +146,21 @@ extern "C" __global__ void __launch_bounds__(128) every_wgmma(float* out) {
     const uint64_t a = matrix_descriptor<Swizzle::k128B, 1024>(shared.bytes);
     const uint64_t b = advance(a, 32);
     const uint32_t fragment[4] = {1, 2, 3, 4};
-    float d8[4] = {}, d64[32] = {}, d128[64] = {}, d256[128] = {};
+    float d8[4] = {}, d16[8] = {}, d32[16] = {}, d64[32] = {}, d128[64] = {}, d256[128] = {};
     wgmma_fence(d8);
     wgmma_m64n8k16_f32_bf16(d8, a, b, false);
     finish(d8, out);
+    wgmma_fence(d16);
+    wgmma_m64n16k16_f32_bf16<1>(d16, a, b, false);
+    wgmma_commit_group();
+    wgmma_fence();
+    wgmma_m64n16k16_f32_bf16(d16, fragment, b, true);
+    wgmma_wait_group<1>();
+    finish(d16, out);
+    wgmma_fence(d32);
+    wgmma_m64n32k16_f32_bf16<1>(d32, a, b, false);
+    wgmma_m64n32k16_f32_bf16(d32, fragment, b, true);
+    finish(d32, out);
     wgmma_fence(d64);
     wgmma_m64n64k16_f32_bf16(d64, a, b, false);
     wgmma_m64n64k16_f32_bf16<1, 1>(d64, a, b, true);

@@ -85,10 +85,12 @@ def test_named_barrier_hands_over_between_warpgroups(device: Device) -> None:
 def test_matrices_go_to_fragments_and_back(device: Device) -> None:
     values = np.random.default_rng(4).integers(0, 1 << 16, (4, 8, 8)).astype(np.uint16)
     fragments, copies = poison(32, 4, dtype=np.uint32), np.zeros(257, np.uint16)
-    device.launch(kernel("warp", "matrices"), LaunchPlan(1, 32), (values, fragments, copies))
+    turned = np.zeros((4, 8, 8), np.uint16)
+    device.launch(kernel("warp", "matrices"), LaunchPlan(1, 32), (values, fragments, copies, turned))
     pairs = values.view(np.uint32).reshape(4, 32)  # matrix, row 8 x 4 pairs: lane = 4 row + pair
     assert np.array_equal(fragments, pairs.T)
     assert np.array_equal(copies[:256].reshape(4, 8, 8), values)
+    assert np.array_equal(turned, values.transpose(0, 2, 1))
     assert copies[256] == 1
 
 
@@ -131,10 +133,14 @@ def test_widening_is_exact_for_every_code(device: Device) -> None:
     ("name", "n", "k", "dtype"),
     [
         ("bf16_n8", 8, 64, ml_dtypes.bfloat16),
+        ("bf16_n16", 16, 64, ml_dtypes.bfloat16),
+        ("bf16_n32", 32, 64, ml_dtypes.bfloat16),
         ("bf16_n64", 64, 64, ml_dtypes.bfloat16),
         ("bf16_n128", 128, 64, ml_dtypes.bfloat16),
         ("bf16_n256", 256, 64, ml_dtypes.bfloat16),
         ("bf16_n64_transposed", 64, 64, ml_dtypes.bfloat16),
+        ("bf16_n16_registers", 16, 64, ml_dtypes.bfloat16),
+        ("bf16_n32_registers", 32, 64, ml_dtypes.bfloat16),
         ("bf16_n64_registers", 64, 64, ml_dtypes.bfloat16),
         ("bf16_n256_registers", 256, 64, ml_dtypes.bfloat16),
         ("e4m3_n64", 64, 128, ml_dtypes.float8_e4m3fn),

@@ -23,9 +23,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) hand_over(const int* in, in
     }
 }
 
-// Block 32. Four 8 x 8 matrices to registers and back: fragments [32, 4], copies [4, 8, 8].
-extern "C" __global__ void matrices(const uint16_t* in, uint32_t* fragments, uint16_t* copies) {
-    __shared__ alignas(16) uint16_t from[32][8], to[32][8];
+// Block 32. Four 8 x 8 matrices to registers and back: fragments [32, 4], copies and, transposed, turned
+// [4, 8, 8].
+extern "C" __global__ void matrices(const uint16_t* in, uint32_t* fragments, uint16_t* copies,
+                                    uint16_t* turned) {
+    __shared__ alignas(16) uint16_t from[32][8], to[32][8], across[32][8];
     for (int column = 0; column < 8; ++column)
         from[threadIdx.x][column] = in[threadIdx.x * 8 + column];
     __syncwarp();
@@ -34,8 +36,11 @@ extern "C" __global__ void matrices(const uint16_t* in, uint32_t* fragments, uin
     for (int j = 0; j < 4; ++j)
         fragments[threadIdx.x * 4 + j] = registers[j];
     stmatrix_x4(to[threadIdx.x], registers);
+    stmatrix_x4_trans(across[threadIdx.x], registers);
     __syncwarp();
-    for (int column = 0; column < 8; ++column)
+    for (int column = 0; column < 8; ++column) {
         copies[threadIdx.x * 8 + column] = to[threadIdx.x][column];
+        turned[threadIdx.x * 8 + column] = across[threadIdx.x][column];
+    }
     if (elect_sync()) copies[256] = 1;
 }

@@ -65,10 +65,14 @@ __device__ void multiply_tile(const uint8_t* a, const uint8_t* b, float* out, Mu
         multiply_tile<n, rows, step, from>(a, b, out, name##_multiply{});                                    \
     }
 TILE_KERNEL(bf16_n8, 8, 8, 32, From::kShared, wgmma_m64n8k16_f32_bf16)
+TILE_KERNEL(bf16_n16, 16, 16, 32, From::kShared, wgmma_m64n16k16_f32_bf16)
+TILE_KERNEL(bf16_n32, 32, 32, 32, From::kShared, wgmma_m64n32k16_f32_bf16)
 TILE_KERNEL(bf16_n64, 64, 64, 32, From::kShared, wgmma_m64n64k16_f32_bf16)
 TILE_KERNEL(bf16_n128, 128, 128, 32, From::kShared, wgmma_m64n128k16_f32_bf16)
 TILE_KERNEL(bf16_n256, 256, 256, 32, From::kShared, wgmma_m64n256k16_f32_bf16)
 TILE_KERNEL(bf16_n64_transposed, 64, 64, 2048, From::kShared, (wgmma_m64n64k16_f32_bf16<1, 1>))
+TILE_KERNEL(bf16_n16_registers, 16, 16, 32, From::kRegisters, wgmma_m64n16k16_f32_bf16)
+TILE_KERNEL(bf16_n32_registers, 32, 32, 32, From::kRegisters, wgmma_m64n32k16_f32_bf16)
 TILE_KERNEL(bf16_n64_registers, 64, 64, 32, From::kRegisters, wgmma_m64n64k16_f32_bf16)
 TILE_KERNEL(bf16_n256_registers, 256, 256, 32, From::kRegisters, wgmma_m64n256k16_f32_bf16)
 TILE_KERNEL(e4m3_n64, 64, 64, 32, From::kShared, wgmma_m64n64k32_f32_e4m3)
