@@ -12,16 +12,31 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlacademy import cache, gpu, schedule
+from mlacademy import attention, cache, gpu, schedule
 
 FOLDER = Path(__file__).parents[2] / "kernels" / "cuda" / "decode"
 THREADS = 384
 SHARED_BYTES = {"V3.2": 230_144, "MODEL1": 213_760}  # at least sizeof(SharedPlan)
+FEW_HEADS_SHARED_BYTES = {
+    ("V3.2", 16): 174_080,
+    ("V3.2", 32): 216_064,
+    ("MODEL1", 16): 169_984,
+    ("MODEL1", 32): 207_872,
+}
+
+SCALE = 0.1352  # DeepSeek-V3.2's
+
+# p is rounded to bfloat16 (relative 2^-9) and so is the output; q·k is exact to float32 sums. The errors of 512 outputs
+# are independent, so the norm's stays below 2^-9 · sqrt(2), plus the accumulator's truncation, 2^-10 at most here.
+TOLERANCE = 2**-9 * 2**0.5 + 2**-10
 
 
 @remember
 def kernel(name: str) -> gpu.Kernel:
-    source = "combine.cu" if name == "combine" else "sparse_decode.cu"
+    if name.startswith("sparse_decode_few_heads"):
+        source = "sparse_decode_few_heads.cu"
+    else:
+        source = "combine.cu" if name == "combine" else "sparse_decode.cu"
     return gpu.compile(FOLDER / source)[name]
 
 
@@ -63,9 +78,10 @@ def decode(
     extra: Lists | None = None,
     sink: torch.Tensor | None = None,
     sms: int = 132,
+    few_heads: bool = False,
     **options: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """out [b, s_q, h_q, 512] float32 and lse [b, s_q, h_q] of both kernels."""
+    """out [b, s_q, h_q, 512] float32 and lse [b, s_q, h_q] of both kernels; few_heads: of those for up to 32 heads."""
     b, s_q, h_q, _ = q.shape
     device = gpu.Device("emulator", arch="sm_90a", **options)
     kept: list[Any] = []
@@ -116,10 +132,51 @@ def decode(
         *(0, 0, 0),  # no lengths to compare
     )
     ctas = max(h_q // 64, 1)
-    name = f"sparse_decode_{layout.name.lower().replace('.', '')}" + ("_pair" if ctas == 2 else "")
-    launch = gpu.LaunchPlan(
-        grid=(ctas, s_q, parts), block=(THREADS, 1, 1), cluster=(ctas, 1, 1), smem_bytes=SHARED_BYTES[layout.name]
-    )
+    name, smem_bytes = f"sparse_decode_{layout.name.lower().replace('.', '')}", SHARED_BYTES[layout.name]
+    if few_heads:
+        width = 16 if h_q <= 16 else 32
+        name = f"{name.replace('decode', 'decode_few_heads')}_{width}"
+        smem_bytes = FEW_HEADS_SHARED_BYTES[layout.name, width]
+    elif ctas == 2:
+        name += "_pair"
+    launch = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=(THREADS, 1, 1), cluster=(ctas, 1, 1), smem_bytes=smem_bytes)
     device.launch(kernel(name), launch, [params])
     device.launch(kernel("combine"), gpu.LaunchPlan(grid=(min(h_q, 8), s_q, b), block=256), [params])
     return torch.from_numpy(out.view(np.int16)).view(torch.bfloat16).float().numpy(), lse
+
+
+def queries(b: int, s_q: int, heads: int, layout: Any, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(b, s_q, heads, layout.d_qk, generator=generator) * 0.5).to(torch.bfloat16)
+
+
+def check(
+    q: torch.Tensor,
+    main: Lists,
+    layout: Any,
+    extra: Lists | None = None,
+    sink: torch.Tensor | None = None,
+    **options: Any,
+) -> None:
+    """The decoded result against the float64 oracle's: no NaN, the lse of every row, the norm of the outputs."""
+    out, lse = decode(q, main, layout, scale=SCALE, extra=extra, sink=sink, **options)
+    expected, expected_lse = attention.sparse_decode(
+        q,
+        main.kv,
+        main.indices,
+        layout=layout,
+        softmax_scale=SCALE,
+        topk_length=main.lengths,
+        extra_cache=None if extra is None else extra.kv,
+        extra_indices=None if extra is None else extra.indices,
+        extra_topk_length=None if extra is None else extra.lengths,
+        attn_sink=sink,
+    )
+    want, want_lse = expected.double().numpy(), expected_lse.transpose(1, 2).double().numpy()
+    assert not np.isnan(out).any()
+    finite = np.isfinite(want_lse)
+    np.testing.assert_array_equal(lse[~finite], want_lse[~finite])
+    np.testing.assert_allclose(lse[finite], want_lse[finite], atol=2e-6, rtol=2e-6)  # float32 sums of ≤ 2^10 terms
+    scale = np.linalg.norm(want)
+    assert np.linalg.norm(out - want) <= TOLERANCE * scale + 1e-12
+    assert (out[want_lse == np.inf] == 0).all()

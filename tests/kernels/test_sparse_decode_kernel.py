@@ -5,51 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from decode_case import Lists, decode, random_lists
+from decode_case import SCALE, Lists, check, decode, queries, random_lists
 
-from mlacademy import attention, cache
-
-SCALE = 0.1352  # DeepSeek-V3.2's
-
-# p is rounded to bfloat16 (relative 2^-9) and so is the output; q·k is exact to float32 sums. The errors of 512 outputs
-# are independent, so the norm's stays below 2^-9 · sqrt(2), plus the accumulator's truncation, 2^-10 at most here.
-TOLERANCE = 2**-9 * 2**0.5 + 2**-10
-
-
-def queries(b: int, s_q: int, heads: int, layout: cache.CacheLayout, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(b, s_q, heads, layout.d_qk, generator=generator) * 0.5).to(torch.bfloat16)
-
-
-def check(
-    q: torch.Tensor,
-    main: Lists,
-    layout: cache.CacheLayout,
-    extra: Lists | None = None,
-    sink: torch.Tensor | None = None,
-    **options: object,
-) -> None:
-    out, lse = decode(q, main, layout, scale=SCALE, extra=extra, sink=sink, **options)
-    expected, expected_lse = attention.sparse_decode(
-        q,
-        main.kv,
-        main.indices,
-        layout=layout,
-        softmax_scale=SCALE,
-        topk_length=main.lengths,
-        extra_cache=None if extra is None else extra.kv,
-        extra_indices=None if extra is None else extra.indices,
-        extra_topk_length=None if extra is None else extra.lengths,
-        attn_sink=sink,
-    )
-    want, want_lse = expected.double().numpy(), expected_lse.transpose(1, 2).double().numpy()
-    assert not np.isnan(out).any()
-    finite = np.isfinite(want_lse)
-    np.testing.assert_array_equal(lse[~finite], want_lse[~finite])
-    np.testing.assert_allclose(lse[finite], want_lse[finite], atol=2e-6, rtol=2e-6)  # float32 sums of ≤ 2^10 terms
-    scale = np.linalg.norm(want)
-    assert np.linalg.norm(out - want) <= TOLERANCE * scale + 1e-12
-    assert (out[want_lse == np.inf] == 0).all()
+from mlacademy import cache
 
 
 @pytest.mark.parametrize("layout", [cache.V32, cache.MODEL1], ids=lambda layout: layout.name)

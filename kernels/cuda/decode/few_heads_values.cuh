@@ -1,0 +1,157 @@
+// The warpgroup of sparse_decode_few_heads.cu that multiplies the values by the weights, sums, writes the
+// results, and loads q.
+#pragma once
+
+#include "convert.cuh"
+#include "fence.cuh"
+#include "few_heads_plan.cuh"
+#include "walk.cuh"
+#include "wgmma.cuh"
+
+namespace mla {
+
+// o += v^T times p^T: 64 columns of the output, 16 tokens.
+template <uint32_t kHeads>
+__device__ __forceinline__ void multiply_v(float (&d)[kHeads / 2], uint64_t a, uint64_t b, bool accumulate) {
+    if constexpr (kHeads == 16)
+        wgmma_m64n16k16_f32_bf16<1>(d, a, b, accumulate);
+    else
+        wgmma_m64n32k16_f32_bf16<1>(d, a, b, accumulate);
+}
+
+// The heads of a request, in the order of columns that gather's registers have; zeros beyond h_q.
+template <class Layout, uint32_t kHeads>
+__device__ void load_q(SharedPlan<Layout, kHeads>& shared, const SparseDecodeParams& params,
+                       const Work& work) {
+    using Plan = SharedPlan<Layout, kHeads>;
+    constexpr uint32_t kChunks = 8 * Plan::kBlocks;
+    if (!work.there()) return;
+    const uint32_t buffer = (work.request - shared.record.begin_req) % 2;
+    const uint16_t* const q = params.q + work.request * params.q_stride_b + blockIdx.y * params.q_stride_s;
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x % 128; i < kHeads * kChunks; i += 128) {
+        const uint32_t head = i / kChunks, chunk = i % kChunks;
+        uint4 piece = {};
+        if (head < params.h_q)
+            piece = __ldg(reinterpret_cast<const uint4*>(q + head * params.q_stride_h + 8 * chunk));
+        // Chunk 2 t + u of a column block is thread t's, for the steps 2 u and 2 u + 1.
+        const uint32_t thread = chunk % 8 / 2, step = 2 * (chunk % 2);
+        uint8_t* const block = shared.q[buffer] + chunk / 8 * Plan::kQBlock + 4 * thread;
+        const auto put = [&](uint32_t to, uint32_t two) {
+            *reinterpret_cast<uint32_t*>(block + swizzled(head, to)) = two;
+        };
+        put(2 * step, __byte_perm(piece.x, piece.y, 0x5410));
+        put(2 * step + 1, __byte_perm(piece.x, piece.y, 0x7632));
+        put(2 * step + 2, __byte_perm(piece.z, piece.w, 0x5410));
+        put(2 * step + 3, __byte_perm(piece.z, piece.w, 0x7632));
+    }
+    fence_proxy_async_shared_cta();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(&shared.q_full[buffer]);
+}
+
+// What the output is multiplied by, and the lse that is stored, of a row whose request has ended.
+__device__ __forceinline__ float finish(const SparseDecodeParams& params, const Work& work, int32_t head,
+                                        float maximum, float sum, bool writes) {
+    if (head >= params.h_q) return 0.0f;
+    const int64_t place = work.line(params) * params.h_q + head;
+    const float log2_sum = maximum + log2f(sum);
+    if (work.split()) {
+        if (writes) params.lse_partial[place] = sum == 0.0f ? -kInfinity : log2_sum;
+        return sum == 0.0f ? 0.0f : 1.0f / sum;
+    }
+    if (writes) params.lse[place] = sum == 0.0f ? kInfinity : log2_sum * kLn2;
+    if (sum == 0.0f) return 0.0f;
+    return 1.0f / (params.sink ? sum + exp2f(params.sink[head] * kLog2E - maximum) : sum);
+}
+
+// out^T in registers: of each 64 columns of the output a thread has two, neighbours, of each of its heads.
+template <uint32_t kHeads>
+__device__ __forceinline__ void write_columns(const SparseDecodeParams& params, const Work& work,
+                                              const float (&o)[kValueBlocks][kHeads / 2],
+                                              const float (&norm)[kHeads / 4], uint32_t thread) {
+    const bool split = work.split();
+    const uint32_t lane = thread % 32, column = 16 * (thread / 32) + 2 * (lane / 4);
+#pragma unroll
+    for (uint32_t i = 0; i < kHeads / 4; ++i) {
+        const int32_t head = head_of(i, lane);
+        if (head >= params.h_q) continue;
+        const int64_t start = (work.line(params) * params.h_q + head) * kWidth + column;
+#pragma unroll
+        for (uint32_t block = 0; block < kValueBlocks; ++block) {
+            const float left = o[block][4 * (i / 2) + i % 2] * norm[i];
+            const float right = o[block][4 * (i / 2) + 2 + i % 2] * norm[i];
+            if (split)
+                *reinterpret_cast<float2*>(params.out_partial + start + 64 * block) = {left, right};
+            else
+                *reinterpret_cast<uint32_t*>(params.out + start + 64 * block) =
+                    cvt_rn_bf16x2_f32(left, right);
+        }
+    }
+}
+
+template <class Layout, uint32_t kHeads>
+__device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodeParams& params) {
+    constexpr uint32_t kPairs = kHeads / 4;
+    const uint32_t thread = threadIdx.x % 128, lane = thread % 32;
+    Work work{&shared.record, shared.record.begin_req};
+    load_q(shared, params, work);
+    load_q(shared, params, {&shared.record, work.request + 1});
+    float o[kValueBlocks][kHeads / 2], sum[kPairs] = {}, reference[kPairs];
+    for (uint32_t n = 0; work.there(); ++work.request) {
+        const int32_t blocks = work.end(params) - work.begin();
+        for (int32_t i = 0; i < blocks; ++i, ++n) {
+            const uint32_t stage = n % 2;
+            mbarrier_wait_parity(&shared.v_full[stage], n / 2 & 1);
+            float factor[kPairs];
+            read_heads(factor, shared.factor[stage], lane);
+            bool changed = false;
+#pragma unroll
+            for (uint32_t j = 0; j < kPairs; ++j) {
+                sum[j] = i > 0 ? sum[j] * factor[j] : 0.0f;
+                changed |= factor[j] != 1.0f;
+            }
+            if (i > 0 && __any_sync(kWholeWarp, changed)) {
+#pragma unroll
+                for (uint32_t block = 0; block < kValueBlocks; ++block)
+#pragma unroll
+                    for (uint32_t j = 0; j < kHeads / 2; ++j)
+                        o[block][j] *= factor[2 * (j / 4) + j % 2];
+            }
+            const uint64_t v = matrix_descriptor<Swizzle::k128B, 1024>(shared.v[stage]);
+            const uint64_t p = matrix_descriptor<Swizzle::k128B, 1024>(shared.p[stage]);
+#pragma unroll
+            for (uint32_t block = 0; block < kValueBlocks; ++block)
+                wgmma_fence(o[block]);
+#pragma unroll
+            for (uint32_t step = 0; step < kTokens / 16; ++step)
+#pragma unroll
+                for (uint32_t block = 0; block < kValueBlocks; ++block)
+                    multiply_v<kHeads>(o[block], advance(v, block * kColumnBlock + 2048 * step),
+                                       advance(p, 32 * step), i + step > 0);
+            wgmma_commit_group();
+#pragma unroll
+            for (uint32_t warp = 0; warp < kWarps; ++warp) {
+                float theirs[kPairs];
+                read_heads(theirs, shared.sum[stage][warp], lane);
+#pragma unroll
+                for (uint32_t j = 0; j < kPairs; ++j)
+                    sum[j] += theirs[j];
+            }
+            if (i + 1 == blocks) read_heads(reference, shared.reference[stage], lane);
+#pragma unroll
+            for (uint32_t block = 0; block < kValueBlocks; ++block)
+                wgmma_wait_group<0>(o[block]);
+            __syncwarp();
+            if (lane == 0) mbarrier_arrive(&shared.v_empty[stage]);
+        }
+        float norm[kPairs];
+#pragma unroll
+        for (uint32_t j = 0; j < kPairs; ++j)
+            norm[j] = finish(params, work, head_of(j, lane), reference[j], sum[j], thread < 4);
+        write_columns<kHeads>(params, work, o, norm, thread);
+        load_q(shared, params, {&shared.record, work.request + 2});
+    }
+}
+
+}  // namespace mla
