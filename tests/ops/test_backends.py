@@ -20,6 +20,16 @@ def test_the_launches_of_a_call_are_kept() -> None:
     assert run.launches[1].report.statistics["instructions"] > 0
 
 
+@pytest.mark.parametrize(
+    ("heads", "kernel"), [(8, "_few_heads_v32_16"), (17, "_few_heads_v32_32"), (33, "_v32"), (65, "_v32_pair")]
+)
+def test_the_kernel_is_the_narrowest_that_holds_the_heads(heads: int, kernel: str) -> None:
+    inputs = decode_inputs(cache.V32, b=1, h_q=heads)
+    with ops.on("emulator") as run:
+        inputs.decode()
+    assert run.launches[1].kernel == f"sparse_decode{kernel}"
+
+
 def test_outside_of_the_block_the_oracle_answers() -> None:
     inputs = decode_inputs(cache.V32, b=1)
     before = inputs.decode()
@@ -91,7 +101,7 @@ def check(inputs: Inputs, **options: object) -> None:
 
 
 @each_layout
-@pytest.mark.parametrize("heads", [1, 16, 64, 100, 128])
+@pytest.mark.parametrize("heads", [1, 16, 24, 64, 100, 128])
 def test_any_number_of_heads(layout: cache.CacheLayout, heads: int) -> None:
     check(decode_inputs(layout, b=2, h_q=heads, page=13, seed=heads))
 

@@ -32,6 +32,12 @@ DECODE_THREADS = 384
 DECODE_SHARED_BYTES = {"V3.2": 230_144, "MODEL1": 213_760}
 """Dynamic shared memory of the decode kernel, at least ``sizeof(SharedPlan)``."""
 
+FEW_HEADS_SHARED_BYTES = {
+    16: {"V3.2": 174_080, "MODEL1": 169_984},
+    32: {"V3.2": 216_064, "MODEL1": 207_872},
+}
+"""The same of the kernels for few heads, by the number of heads that they compute."""
+
 COMBINE_GROUP = 128
 """Threads of ``combine`` that hold the 512 columns of a head; the groups of a CTA share its slots."""
 
@@ -70,14 +76,21 @@ def partitions(sms: int, *, s_q: int = 1, h_q: int = 128) -> int:
 
 
 def decode_launches(layout: str, *, b: int, s_q: int, h_q: int, parts: int) -> tuple[Launch, ...]:
-    """The kernels of one sparse decode, in order; they share one parameter block."""
+    """The kernels of one sparse decode, in order; they share one parameter block.
+
+    Up to 16 or 32 heads run on kernels of that width, more on those for 64 or 128: what is missing is padded inside.
+    """
     ctas = head_blocks(h_q)
-    name = f"sparse_decode_{_short(layout)}{'_pair' if ctas == 2 else ''}"
-    decode = gpu.LaunchPlan(
-        grid=(ctas, s_q, parts), block=DECODE_THREADS, cluster=ctas, smem_bytes=DECODE_SHARED_BYTES[layout]
-    )
+    width = next((heads for heads in FEW_HEADS_SHARED_BYTES if h_q <= heads), None)
+    if width is None:
+        file, name = "sparse_decode.cu", f"sparse_decode_{_short(layout)}{'_pair' if ctas == 2 else ''}"
+        shared = DECODE_SHARED_BYTES[layout]
+    else:
+        file, name = "sparse_decode_few_heads.cu", f"sparse_decode_few_heads_{_short(layout)}_{width}"
+        shared = FEW_HEADS_SHARED_BYTES[width][layout]
+    decode = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=DECODE_THREADS, cluster=ctas, smem_bytes=shared)
     merge = combine_launch(b=b, s_q=s_q, h_q=h_q, slots=b + parts, programmatic=True)
-    return Launch("sparse_decode.cu", name, decode), merge
+    return Launch(file, name, decode), merge
 
 
 def combine_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic: bool = False) -> Launch:
