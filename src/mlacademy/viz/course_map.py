@@ -9,7 +9,7 @@ from mlacademy.viz.picture import Picture
 from mlacademy.viz.theme import BLUE, INK
 
 BOX_HEIGHT = 66
-LAST_WRITTEN = 8
+LAST_WRITTEN = 9
 
 
 @dataclass(frozen=True)
