@@ -9,44 +9,24 @@ benchmarks/results/mutation-<machine>.json. Exits with 1 below 95 %, or where a 
 
 from __future__ import annotations
 
-import datetime
-import json
 import sys
 import time
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from _mutants import Mutant, mutants
-from _table import commit, machine, parser
+from _study import Verdict, judged, keep, orders, report, shown, status, trouble
+from _table import parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "emulator" / "mutation"))
 import kernels
 from kernels import FOLDER, KERNELS
-from mlacademy.gpu import Deadlock, Device, KernelTrap, Runaway
+from mlacademy.gpu import Device
 
-WANTED = 0.95
-ORDERS: tuple[dict[str, Any], ...] = (
-    {"order": "eager"},
-    {"order": "lazy", "seed": 1},
-    *({"order": "seeded", "seed": seed} for seed in range(1, 9)),
-)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a mutant: the rule that was reported, "wrong result", or "survived"; and in which order."""
-
-    mutant: Mutant
-    outcome: str
-    order: str = ""
-
-    @property
-    def caught(self) -> bool:
-        return self.outcome != "survived"
+ORDERS = orders(8)
 
 
 def emulator() -> Device:
@@ -54,16 +34,15 @@ def emulator() -> Device:
     return Device("emulator", step_budget=300_000)
 
 
-def judge(mutant: Mutant, device: Device, orders: Iterable[dict[str, Any]] = ORDERS) -> Verdict:
-    """Run a mutant until an order catches it."""
-    for order in orders:
-        try:
-            outcome = "" if kernels.run(mutant.kernel, mutant.text, device, **order) else "wrong result"
-        except (KernelTrap, Deadlock, Runaway) as report:
-            outcome = report.rule
-        if outcome:
-            return Verdict(mutant, outcome, " ".join(map(str, order.values())))
-    return Verdict(mutant, "survived")
+def judge(mutant: Mutant, device: Device) -> Verdict:
+    """Run a mutant under one order after another until it is caught."""
+
+    def runs() -> Iterator[Any]:
+        for order in ORDERS:
+            name = " ".join(map(str, order.values()))
+            yield name, partial(kernels.run, mutant.kernel, mutant.text, device, **order)
+
+    return judged(mutant, runs())
 
 
 def silent_seeds(names: Iterable[str], device: Device, seeds: int) -> tuple[int, list[str]]:
@@ -74,68 +53,16 @@ def silent_seeds(names: Iterable[str], device: Device, seeds: int) -> tuple[int,
         before = len(troubles)
         for name, text in texts.items():
             for order in ("lazy", "seeded"):
-                try:
-                    if not kernels.run(name, text, device, order=order, seed=seed):
-                        troubles.append(f"{name}, {order} {seed}: wrong result")
-                except (KernelTrap, Deadlock, Runaway) as report:
-                    troubles.append(f"{name}, {order} {seed}: {str(report).splitlines()[0]}")
+                if line := trouble(partial(kernels.run, name, text, device, order=order, seed=seed)):
+                    troubles.append(f"{name}, {order} {seed}: {line}")
         passed += len(troubles) == before
     return passed, troubles
-
-
-def shown(items: Iterable[Any], what: str) -> Iterator[Any]:
-    """The items, under a progress bar where somebody watches."""
-    items = list(items)
-    for number, item in enumerate(items):
-        if sys.stderr.isatty():
-            done = 40 * number // len(items)
-            print(f"\r[{'#' * done}{'.' * (40 - done)}] {number}/{len(items)} {what}", end="", file=sys.stderr)
-        yield item
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
 
 
 def reasons() -> dict[str, str]:
     """Why a mutant may survive, by its name: tests/emulator/mutation/survivors.toml."""
     rows = tomllib.loads((FOLDER / "survivors.toml").read_text(encoding="utf-8"))["survivor"]
     return {f"{row['kernel']} line {row['line']}: {row['change']}": row["reason"] for row in rows}
-
-
-def report(verdicts: list[Verdict], silent: int, seeds: int, troubles: list[str]) -> dict[str, Any]:
-    """The figures, printed, and as they are kept."""
-    why = reasons()
-    survivors = [
-        {"mutant": v.mutant.name, "reason": why.get(v.mutant.name, "not understood")} for v in verdicts if not v.caught
-    ]
-    caught = len(verdicts) - len(survivors)
-    by_kernel = {
-        name: {
-            "mutants": sum(v.mutant.kernel == name for v in verdicts),
-            "caught": sum(v.mutant.kernel == name and v.caught for v in verdicts),
-        }
-        for name in dict.fromkeys(v.mutant.kernel for v in verdicts)
-    }
-    for name, row in by_kernel.items():
-        print(f"{name:18} {row['caught']:4} of {row['mutants']:4} caught")
-    outcomes = Counter(v.outcome for v in verdicts if v.caught)
-    print("caught by: " + ", ".join(f"{outcome} {count}" for outcome, count in outcomes.most_common()))
-    print(f"{caught} of {len(verdicts)} mutants caught: {caught / len(verdicts):.1%}")
-    for survivor in survivors:
-        print(f"  survived: {survivor['mutant']}\n            {survivor['reason']}")
-    print(f"kernels as they are: silent and right under {silent} of {seeds} seeds")
-    for trouble in troubles[:10]:
-        print(f"  {trouble}")
-    return {
-        "mutants": len(verdicts),
-        "caught": caught,
-        "share": round(caught / len(verdicts), 4),
-        "silent_seeds": silent,
-        "seeds": seeds,
-        "kernels": by_kernel,
-        "outcomes": dict(outcomes.most_common()),
-        "survivors": survivors,
-        "verdicts": [{"mutant": v.mutant.name, "outcome": v.outcome, "order": v.order} for v in verdicts],
-    }
 
 
 def main() -> int:
@@ -149,18 +76,11 @@ def main() -> int:
     chosen = [mutant for name in names for mutant in mutants(name, kernels.ptx(name))][:: args.every]
     verdicts = [judge(mutant, device) for mutant in shown(chosen, "mutants")]
     silent, troubles = silent_seeds(names, device, args.seeds)
-    figures = report(verdicts, silent, args.seeds, troubles)
+    figures = report(verdicts, reasons(), silent, args.seeds, troubles)
     print(f"took {time.perf_counter() - began:.0f} s")
     if args.every == 1 and args.kernel is None:
-        head = {
-            "title": (__doc__ or "").splitlines()[0],
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "commit": commit(),
-            "machine": machine(),
-        }
-        args.json.write_text(json.dumps({**head, **figures}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        print(f"wrote {args.json}")
-    return int(figures["share"] < WANTED or silent < args.seeds)
+        keep(args.json, __doc__ or "", figures)
+    return status(figures)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -129,3 +130,18 @@ def test_the_device_overlaps_programmatic_launches_of_a_sequence() -> None:
     assert chain(wait=0).tolist() == [1] * 32
     with device.sequence(), pytest.raises(RuntimeError, match="do not nest"), device.sequence():
         pass
+
+
+def test_a_tensor_known_by_address_lives_until_the_sequence_has_run() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    device = gpu.Device("emulator")
+    add_one = gpu.compile(SOURCE, arch="sm_90a")["add_one"]
+    between, out = np.zeros(32, np.int32), np.zeros(32, np.int32)
+    dropped, address = weakref.ref(between), device.address(between, "between")
+    with device.sequence():
+        device.launch(add_one, gpu.LaunchPlan(1, 32), [np.arange(32, dtype=np.int32), address, 1, 0])
+        device.launch(add_one, gpu.LaunchPlan(1, 32, programmatic=True), [address, out, 0, 1])
+        del between
+        assert dropped() is not None
+    assert out.tolist() == list(range(2, 34))
+    assert dropped() is None

@@ -75,7 +75,8 @@ class EmulatorDevice(Device):
         call = (program, kernel.name, plan.grid, plan.block, plan.cluster, plan.smem_bytes, params, buffers, chosen)
         report = LaunchReport("emulator", kernel.demangled, plan, {})
         if self._waiting is not None:
-            self._waiting.append((report, (*call, plan.programmatic), args))
+            # The caller may drop a tensor before the launch runs: it is kept until then, as a stream would.
+            self._waiting.append((report, (*call, plan.programmatic), (*args, *self._registry.owners())))
             return report
         try:
             statistics = self._core.launch(*call, log)

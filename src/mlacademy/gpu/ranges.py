@@ -66,3 +66,7 @@ class Registry:
         """The ranges of the tensors that still live."""
         self._entries = [entry for entry in self._entries if entry[0]() is not None]
         return list(dict.fromkeys(found for _, found in self._entries))
+
+    def owners(self) -> list[Any]:
+        """The tensors that still live."""
+        return [owner for reference, _ in self._entries if (owner := reference()) is not None]
