@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,56 +21,46 @@ from typing import Any
 from _study import Verdict, judged, keep, orders, report, shown, status, trouble
 from _table import ROOT, parser
 
-sys.path[:0] = [str(ROOT / "tests" / "kernels"), str(ROOT / "tests" / "kernels" / "mutation")]
+sys.path.insert(0, str(ROOT / "tests" / "kernels" / "mutation"))
 from cases import CASES, Case
-from mlacademy.gpu import Kernel
+from mutants import Build, Mutant, in_place, mutants
+
 from mlacademy.gpu.disk_cache import DiskCache
-from mutants import Build, Mutant, mutants
 
 ORDERS = orders(4)
 
 
-def finder(altered: Build | None = None) -> Callable[[str], Kernel]:
-    """Brings kernels by name: those of `altered` from there, all others as they are."""
-    builds = [build for build in (altered, *AS_THEY_ARE.values()) if build is not None]
-
-    def find(name: str) -> Kernel:
-        return next(kernel for build in builds if (kernel := build(name)) is not None)
-
-    return find
-
-
-AS_THEY_ARE = {kernel: Build(kernel) for kernel in CASES}
+def by_kernel(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.kernel, []).append(case)
+    return groups
 
 
 def judge(mutant: Mutant, cache: DiskCache) -> Verdict:
     """Run a mutant's cases, kernel by kernel, those of its `entry` first, until one catches it."""
-    find = finder(Build(mutant.kernel, mutant.texts(), cache))
-    groups: dict[str, list[Case]] = {}
-    for case in CASES[mutant.kernel]:
-        groups.setdefault(case.uses[0], []).append(case)
+    groups = by_kernel(CASES[mutant.kernel])
 
     def runs() -> Iterator[Any]:
         for name in sorted(groups, key=lambda name: mutant.entry not in name):
             for order in ORDERS:
                 for case in groups[name]:
-                    yield f"{case.name}: {' '.join(map(str, order.values()))}", partial(case.run, find, **order)
+                    yield f"{case.name}: {' '.join(map(str, order.values()))}", partial(case.run, **order)
 
-    return judged(mutant, runs())
+    with in_place(Build(mutant.kernel, mutant.texts(), cache)):
+        return judged(mutant, runs())
 
 
-def silent_seeds(kernels: Iterable[str], seeds: int) -> tuple[int, list[str]]:
+def silent_seeds(sources: Iterable[str], seeds: int) -> tuple[int, list[str]]:
     """How many seeds a case of every kernel passes, silent and right, under each order; cases take turns."""
-    find, passed, troubles = finder(), 0, []
-    groups: dict[str, list[Case]] = {}
-    for case in (case for kernel in kernels for case in CASES[kernel]):
-        groups.setdefault(case.uses[0], []).append(case)
+    passed, troubles = 0, []
+    groups = by_kernel(case for source in sources for case in CASES[source])
     for seed in shown(range(1, seeds + 1), "seeds of the kernels as they are"):
         before = len(troubles)
         for cases in groups.values():
             case = cases[seed % len(cases)]
             for order in ("lazy", "seeded"):
-                if line := trouble(partial(case.run, find, order=order, seed=seed)):
+                if line := trouble(partial(case.run, order=order, seed=seed)):
                     troubles.append(f"{case.name}, {order} {seed}: {line}")
         passed += len(troubles) == before
     return passed, troubles
@@ -82,13 +72,13 @@ def main() -> int:
     options.add_argument("--seeds", type=int, default=100, help="seeds of the kernels as they are (default: 100)")
     options.add_argument("--every", type=int, default=1, metavar="N", help="each N-th mutant only, and keep nothing")
     args = options.parse_args()
-    kernels = args.kernel or list(CASES)
+    sources = args.kernel or list(CASES)
     began = time.perf_counter()
-    chosen = [mutant for kernel in kernels for mutant in mutants(kernel)][:: args.every]
+    chosen = [mutant for source in sources for mutant in mutants(source)][:: args.every]
     with tempfile.TemporaryDirectory() as folder:  # mutants would push the learner's kernels out of their cache
         cache = DiskCache(Path(folder))
         verdicts = [judge(mutant, cache) for mutant in shown(chosen, "mutants")]
-    silent, troubles = silent_seeds(kernels, args.seeds)
+    silent, troubles = silent_seeds(sources, args.seeds)
     why = {mutant.name: mutant.survives for mutant in chosen if mutant.survives}
     figures = report(verdicts, why, silent, args.seeds, troubles)
     print(f"took {time.perf_counter() - began:.0f} s")

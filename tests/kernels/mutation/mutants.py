@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlacademy import gpu
 from mlacademy.gpu.disk_cache import DiskCache
+from mlacademy.ops import plan
 
 MISTAKES = Path(__file__).parent
 SOURCES = Path(__file__).parents[3] / "kernels" / "cuda" / "decode"
@@ -55,18 +58,26 @@ class Build:
     """A source file with some texts altered; each kernel of it is compiled when it is asked for, by itself."""
 
     kernel: str
-    altered: dict[str, str] = field(default_factory=dict)
+    altered: dict[str, str]
     cache: DiskCache | None = None
     made: dict[str, gpu.Kernel] = field(default_factory=dict)
 
-    def __call__(self, name: str) -> gpu.Kernel | None:
-        """The kernel `name`, or None where this file has none of that name."""
+    def __getitem__(self, name: str) -> gpu.Kernel:
         if name not in self.made:
             text = self.altered.get(self.kernel) or (SOURCES / self.kernel).read_text(encoding="utf-8")
-            if name not in [entry["name"] for entry in ENTRY.finditer(text)]:
-                return None
             alone = ENTRY.sub(lambda entry: entry[0] if entry["name"] == name else "", text)
             headers = {file: text for file, text in self.altered.items() if file != self.kernel}
             module = gpu.compile(alone, name=self.kernel, headers=headers, folders=[SOURCES], cache=self.cache)
             self.made[name] = module[name]
         return self.made[name]
+
+
+@contextmanager
+def in_place(build: Build) -> Iterator[None]:
+    """Inside the block operators launch the build's kernels, and all others as they are."""
+    kept = plan.compiled
+    plan.compiled = lambda source: build if source == build.kernel else kept(source)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        plan.compiled = kept
