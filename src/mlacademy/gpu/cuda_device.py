@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from mlacademy.gpu.kernel import Kernel
 from mlacademy.gpu.module import Module
 from mlacademy.gpu.packing import described, pack
 from mlacademy.gpu.plan import PORTABLE_CLUSTER, LaunchPlan
+from mlacademy.gpu.prepared import PreparedLaunch, launch_config
 from mlacademy.gpu.staging import Staging
 from mlacademy.gpu.tensor_map import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES, Im2colMap, TensorMap
 from mlacademy.gpu.tensors import TensorView, view_of
@@ -72,6 +72,14 @@ class CudaDevice(Device):
             self._launch(kernel, plan, params, handle)
         return LaunchReport("cuda", kernel.demangled, plan)
 
+    def prepare(self, kernel: Kernel, plan: LaunchPlan, buffer: int) -> PreparedLaunch:
+        """``kernel`` by ``plan``, to be launched often; its only parameter is the struct at the address ``buffer``."""
+        self.check(kernel, plan)
+        if len(kernel.params) != 1:
+            raise ValueError(f"kernel must have one parameter to be prepared, {kernel!r} has {len(kernel.params)}")
+        self._enter()
+        return PreparedLaunch(self._function(kernel, plan), kernel.base_name, plan, buffer)
+
     def address(self, tensor: Any, name: str = "") -> int:
         return _on_gpu(view_of(tensor), name or "tensor").address
 
@@ -100,13 +108,8 @@ class CudaDevice(Device):
 
     def _launch(self, kernel: Kernel, plan: LaunchPlan, params: bytes, stream: int) -> None:
         cuda = driver()
-        config = cuda.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = plan.grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = plan.block
-        config.sharedMemBytes = plan.smem_bytes
+        config = launch_config(plan)
         config.hStream = cuda.CUstream(stream)
-        config.attrs = _attributes(plan)
-        config.numAttrs = len(config.attrs)
         buffer = ctypes.create_string_buffer(params, max(len(params), 1))
         base = ctypes.addressof(buffer)
         pointers = (ctypes.c_void_p * max(len(kernel.params), 1))(*(base + param.offset for param in kernel.params))
@@ -177,23 +180,6 @@ def _on_host(args: Sequence[Any]) -> list[TensorView]:
     """The host memory among the arguments, that of tensor maps included."""
     views = (view_of(arg.tensor) if isinstance(arg, TensorMap) else arg for arg in args)
     return [view for view in views if isinstance(view, TensorView) and not view.on_gpu]
-
-
-@functools.lru_cache(maxsize=256)
-def _attributes(plan: LaunchPlan) -> list[Any]:
-    cuda, attributes = driver(), []
-    if plan.ctas_per_cluster > 1:
-        cluster = cuda.CUlaunchAttribute()
-        cluster.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        size = cluster.value.clusterDim
-        size.x, size.y, size.z = plan.cluster
-        attributes.append(cluster)
-    if plan.programmatic:
-        early = cuda.CUlaunchAttribute()
-        early.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        early.value.programmaticStreamSerializationAllowed = 1
-        attributes.append(early)
-    return attributes
 
 
 def _on_gpu(view: TensorView, name: str) -> TensorView:

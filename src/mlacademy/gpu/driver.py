@@ -42,7 +42,7 @@ def driver() -> ModuleType:
     except RuntimeError as error:  # the bindings open libcuda at the first call
         raise DeviceError("there is no NVIDIA driver on this machine (libcuda is missing)") from error
     if int(status) != 0:
-        raise DeviceError(f"the NVIDIA driver does not start: {_sentence(found, status)}")
+        raise DeviceError(f"the NVIDIA driver does not start: {sentence(found, status)}")
     module: ModuleType = found
     return module
 
@@ -52,7 +52,7 @@ def ask(function: str, *arguments: Any, doing: str) -> Any:
     cuda = driver()
     status, *values = getattr(cuda, function)(*arguments)
     if int(status) != 0:
-        raise DeviceError(f"{doing} failed: {_sentence(cuda, status)}")
+        raise DeviceError(f"{doing} failed: {sentence(cuda, status)}")
     return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -63,11 +63,12 @@ def load_ptx(ptx: str, name: str) -> Any:
     status, module = cuda.cuModuleLoadDataEx(ptx.encode() + b"\0", len(wanted), wanted, [log, len(log)])
     if int(status) != 0:
         said = bytes(log).split(b"\0")[0].decode(errors="replace").strip()
-        raise DeviceError(f"loading {name} failed: {_sentence(cuda, status)}{': ' + said if said else ''}")
+        raise DeviceError(f"loading {name} failed: {sentence(cuda, status)}{': ' + said if said else ''}")
     return module
 
 
-def _sentence(cuda: ModuleType, status: Any) -> str:
+def sentence(cuda: ModuleType, status: Any) -> str:
+    """What a status of the driver means."""
     meaning = _MEANINGS.get(status.name)
     if meaning is None:
         answered, text = cuda.cuGetErrorString(status)

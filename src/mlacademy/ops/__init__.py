@@ -8,13 +8,13 @@ Where a call runs follows from its tensors: on a Hopper GPU the compiled kernels
 what was launched. What kernels notice and cannot raise, `check` raises.
 
 Modules: ``operators`` (the public functions), ``arguments`` (what they take), ``library`` (torch's view of them),
-``plan`` (launch constants), ``params`` (the parameter blocks), ``metadata``, ``notices``; ``reference`` and
-``emulated`` are the implementations.
+``plan`` (launch constants), ``params`` (the parameter blocks), ``metadata``, ``notices``; ``reference``,
+``emulated`` and ``cuda`` are the implementations.
 """
 
 from mlacademy.ops.emulated import Launched, Run, on
 from mlacademy.ops.metadata import Metadata
-from mlacademy.ops.notices import SlotOutOfRange, StaleMetadata, check
+from mlacademy.ops.notices import SlotOutOfRange, StaleMetadata, check, checked
 from mlacademy.ops.operators import cache_append, combine, schedule, sparse_decode
 from mlacademy.ops.plan import source
 
@@ -26,6 +26,7 @@ __all__ = [
     "StaleMetadata",
     "cache_append",
     "check",
+    "checked",
     "combine",
     "on",
     "schedule",

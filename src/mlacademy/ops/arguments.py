@@ -159,6 +159,56 @@ def lengths(name: str, value: Tensor | None, b: int, device: torch.device | None
     dense(name, value)
 
 
+def check_metadata(buffer: Tensor, q: Tensor, b: int) -> None:
+    """``buffer`` is a `Metadata`'s for ``b`` requests, on q's device."""
+    tensor("metadata", buffer, "[int32]", 1, torch.int32)
+    beside("metadata", buffer, q)
+    dense("metadata", buffer)
+    parts, rest = divmod(buffer.numel() - 3 * b - 1, 8)
+    if parts < 1 or rest:
+        raise ValueError(f"metadata must be made for b = {b}, its {buffer.numel()} numbers are not: use ops.schedule")
+
+
+def check_tensors(tensors: tuple[Any, ...]) -> None:
+    """Raise ``TypeError`` where one of `DecodeTensors` is none; those with a default may be None."""
+    for name, value in zip(DecodeTensors._fields, tensors, strict=True):
+        if not isinstance(value, Tensor) and (value is not None or name in ("q", "kv_cache", "indices")):
+            raise TypeError(f"{name} must be a torch tensor, got {type(value).__name__}")
+
+
+def check_lists(made_for: tuple[Any, ...], tensors: tuple[Any, ...]) -> None:
+    """Raise where a schedule ``made_for`` some lists is given others: see `Metadata.made_for`."""
+    q, _, indices, topk_length, _, extra, extra_topk_length, _ = tensors
+    got = (
+        q.shape[0],
+        indices.shape[-1],
+        0 if extra is None else extra.shape[-1],
+        topk_length is not None,
+        extra_topk_length is not None,
+    )
+    names = ("b", "topk", "extra_topk", "topk_length", "extra_topk_length")
+    for name, wanted, given in zip(names, made_for, got, strict=True):
+        if wanted == given:
+            continue
+        if isinstance(wanted, bool):
+            having = ("without", "with")
+            said = f"was made {having[wanted]} {name}, this call is {having[given]} it"
+        else:
+            said = f"was made for {name} = {wanted}, this call has {name} = {given}"
+        raise ValueError(f"metadata {said}: make it anew with ops.schedule")
+
+
+def check_addresses(tensors: DecodeTensors) -> None:
+    """Raise where q or a cache begins between multiples of 16 bytes."""
+    for name in ("q", "kv_cache", "extra_kv_cache"):
+        value = getattr(tensors, name)
+        if value is not None and value.data_ptr() % _ALIGNMENT:
+            raise ValueError(
+                f"{name} must begin at a multiple of {_ALIGNMENT} bytes, got one {value.data_ptr() % _ALIGNMENT} bytes "
+                "past it: is it a view into something larger?"
+            )
+
+
 def scale(softmax_scale: float | None, d_qk: int) -> float:
     """The factor of q·k; ``d_qk ** -0.5`` by default."""
     if softmax_scale is None:

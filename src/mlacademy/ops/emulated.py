@@ -127,14 +127,19 @@ def sparse_decode(
         block.words[word] = at(tensor, name)
     start = at(metadata, "metadata")
     block.words[params.RECORDS], block.words[params.NUM_SPLITS] = start, start + made.num_splits_at
+    block.words[params.NOTICE] = at(notices.words(tensors.q.device), "notices")
     if shape.has_lengths or shape.has_extra_lengths:
         block.words[params.PLANNED_LENGTHS] = start + made.lengths_at
         block.words[params.VERDICT] = at(verdict, "verdict")
-        block.words[params.NOTICE] = at(notices.words(tensors.q.device), "notices")
-    launches = plan.decode_launches(shape.layout.name, b=shape.b, s_q=shape.s_q, h_q=shape.h_q, parts=made.parts)
+    checked = notices.is_checked()
+    launches = plan.decode_launches(
+        shape.layout.name, b=shape.b, s_q=shape.s_q, h_q=shape.h_q, parts=made.parts, checked=checked
+    )
     with run.together():
         for launch in launches:
             run.launch(launch, bytes(block))
+    if checked:
+        notices.check(tensors.q.device)
     return out, lse.transpose(1, 2)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mlacademy import cache
-from mlacademy.ops import arguments, emulated, plan, reference
+from mlacademy.ops import arguments, cuda, emulated, plan, reference
 from mlacademy.ops.arguments import DecodeTensors
 from mlacademy.ops.metadata import buffer_size
 
@@ -42,6 +42,8 @@ def schedule(
 ) -> Tensor:
     """The buffer of a `Metadata`."""
     numbers = (b, topk, extra_topk, parts, plan.OVERHEAD, topk_length, extra_topk_length)
+    if device.type == "cuda":
+        return cuda.make_schedule(*numbers, device)
     run = emulated.active()
     return reference.make_schedule(*numbers) if run is None else emulated.make_schedule(run, *numbers)
 
@@ -73,10 +75,15 @@ def sparse_decode(
     softmax_scale: float,
 ) -> tuple[Tensor, Tensor]:
     """out [b, s_q, h_q, 512] bfloat16, lse [b, h_q, s_q] float32."""
+    if q.is_cuda:
+        lists = (topk_length, extra_kv_cache, extra_indices, extra_topk_length)
+        return cuda.sparse_decode(q, kv_cache, indices, *lists, attn_sink, metadata, layout, softmax_scale)
     tensors = DecodeTensors(
         q, kv_cache, indices, topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink
     )
     shape = arguments.decode_shape(cache.layout(layout), tensors)
+    if metadata is not None:
+        arguments.check_metadata(metadata, q, shape.b)
     run = emulated.active()
     if run is None:
         return reference.sparse_decode(shape, tensors, softmax_scale, metadata)
@@ -111,6 +118,8 @@ def combine(
     """out [b, s_q, h_q, 512] bfloat16, lse [b, h_q, s_q] float32."""
     arguments.check_combine(out_partial, lse_partial_log2, num_splits, attn_sink)
     tensors = (out_partial, lse_partial_log2, num_splits, attn_sink)
+    if out_partial.is_cuda:
+        return cuda.combine(*tensors)
     run = emulated.active()
     return reference.combine(*tensors) if run is None else emulated.combine(run, *tensors)
 
@@ -126,10 +135,14 @@ def cache_append(kv_cache: Tensor, slots: Tensor, nope: Tensor, rope: Tensor, la
     """Writes into ``kv_cache``."""
     chosen = cache.layout(layout)
     arguments.check_append(kv_cache, slots, nope, rope, chosen)
+    if len(slots) == 0:
+        return
     run = emulated.active()
-    if run is None:
+    if kv_cache.is_cuda:
+        cuda.cache_append(kv_cache, slots, nope, rope, layout)
+    elif run is None:
         reference.cache_append(kv_cache, slots, nope, rope, chosen)
-    elif len(slots):
+    else:
         emulated.cache_append(run, kv_cache, slots, nope, rope, chosen)
 
 

@@ -7,6 +7,7 @@ decode kernel compares these lengths with the ones it is given.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -74,20 +75,7 @@ class Metadata:
         """[2, b]: the lengths that the schedule was made for."""
         return self.buffer[RECORD * self.parts + self.b + 1 :].view(2, self.b)
 
-    def check(self, b: int, topk: int, extra_topk: int, has_lengths: bool, has_extra_lengths: bool) -> None:
-        """Raise ``ValueError`` where a call with these numbers cannot use it."""
-        for name, made_for, got in (
-            ("b", self.b, b),
-            ("topk", self.topk, topk),
-            ("extra_topk", self.extra_topk, extra_topk),
-            ("topk_length", self.has_lengths, has_lengths),
-            ("extra_topk_length", self.has_extra_lengths, has_extra_lengths),
-        ):
-            if made_for == got:
-                continue
-            if isinstance(made_for, bool):
-                having = ("without", "with")
-                said = f"was made {having[made_for]} {name}, this call is {having[got]} it"
-            else:
-                said = f"was made for {name} = {made_for}, this call has {name} = {got}"
-            raise ValueError(f"metadata {said}: make it anew with ops.schedule")
+    @functools.cached_property
+    def made_for(self) -> tuple[int, int, int, bool, bool]:
+        """The lists that it fits: b, topk, extra_topk, and whether lengths of each were given."""
+        return self.b, self.topk, self.extra_topk, self.has_lengths, self.has_extra_lengths

@@ -7,16 +7,21 @@ captured graph included.
 
 from __future__ import annotations
 
+import contextvars
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
-CHANGED_LENGTH, NO_SLOT = 1, 2
+CHANGED_LENGTH, NO_SLOT, NO_LENGTH = 1, 2, 3
 _NOTICE = 8  # words of a Notice: kind, request, query, position, value, expected, list, unused
 _WORDS = _NOTICE + 2  # then the counts of cache_append: slots beyond the cache, tokens that are not finite
 APPEND_PROBLEMS_AT = 4 * _NOTICE
 """Where the counts of `cache_append` begin, in bytes."""
 
 _words: dict[torch.device, Tensor] = {}
+_checked: contextvars.ContextVar[bool] = contextvars.ContextVar("mlacademy_ops_checked", default=False)
 
 
 class StaleMetadata(RuntimeError):
@@ -25,6 +30,24 @@ class StaleMetadata(RuntimeError):
 
 class SlotOutOfRange(ValueError):
     """An index, or a slot to append to, that is neither a hole nor in the cache."""
+
+
+@contextmanager
+def checked() -> Iterator[None]:
+    """Inside the block, `sparse_decode` looks at every index and length of its lists.
+
+    An index that is neither −1 nor a slot of the cache, or a length beyond its list, raises at once on the CPU and on
+    the emulator. On a GPU one more kernel runs before the decode, and `check` raises. Outside of the block such an
+    index is a hole, and such a length the whole list.
+    """
+    token = _checked.set(True)
+    try:
+        yield
+    finally:
+        _checked.reset(token)
+
+
+is_checked = _checked.get
 
 
 def words(device: torch.device) -> Tensor:
@@ -66,7 +89,7 @@ def check(device: torch.device | str | None = None) -> None:
     Raises:
         StaleMetadata: lengths had changed since the metadata was made; the outputs of that call are NaN.
         SlotOutOfRange: an index (in `checked` mode) or a slot to append to lies outside the cache.
-        ValueError: a token to append was NaN or infinite.
+        ValueError: a length (in `checked` mode) lies outside its list; a token to append was NaN or infinite.
     """
     devices = list(_words) if device is None else [indexed(torch.device(device))]
     for one in devices:
@@ -102,6 +125,8 @@ def error_of(found: list[int]) -> Exception:
             f"{prefix}indices must be -1 (a hole) or name a slot, 0 to {expected - 1}: "
             f"{prefix}indices[{request}, {query}, {position}] is {value}"
         )
+    if kind == NO_LENGTH:
+        return ValueError(f"{prefix}topk_length must be 0 to {expected}: {prefix}topk_length[{request}] is {value}")
     outside, not_finite = found[_NOTICE:]
     if outside:
         return SlotOutOfRange(

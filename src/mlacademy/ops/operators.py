@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from mlacademy.cache import CacheLayout
-from mlacademy.ops import arguments, library, notices, plan
+from mlacademy.ops import arguments, cuda, library, notices, plan
 from mlacademy.ops.arguments import layout_named
 from mlacademy.ops.metadata import Metadata
 from mlacademy.schedule.checks import whole
 
 _ops = torch.ops.mlacademy
+_modes: Any = torch._C._len_torch_dispatch_stack
+_transform: Any = torch._C._functorch.peek_interpreter_stack
 assert library  # importing it is what defines the operators
 
 
@@ -90,27 +95,40 @@ def sparse_decode(
     need a Hopper GPU; the call joins torch's current stream, does not wait, and may be captured in a CUDA graph.
     Raises ``TypeError`` or ``ValueError`` naming the argument.
     """
-    chosen = layout_named(layout)
+    name = layout if isinstance(layout, str) else layout_named(layout).name
+    if softmax_scale.__class__ is not float or not 0.0 < softmax_scale < math.inf:
+        softmax_scale = arguments.scale(softmax_scale, layout_named(layout).d_qk)
+    tensors = (q, kv_cache, indices, topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink)
+    buffer: Tensor | None = None
+    lists: tuple[Any, ...] | None = None
     if metadata is not None:
-        if not isinstance(metadata, Metadata):
+        if metadata.__class__ is not Metadata:
             raise TypeError(f"metadata must come from ops.schedule, got {type(metadata).__name__}")
-        extra = 0 if extra_indices is None else extra_indices.shape[-1]
-        given = (topk_length is not None, extra_topk_length is not None)
-        metadata.check(q.shape[0], indices.shape[-1], extra, *given)
-    out, lse = _ops.sparse_decode.default(
-        q,
-        kv_cache,
-        indices,
-        topk_length,
-        extra_kv_cache,
-        extra_indices,
-        extra_topk_length,
-        attn_sink,
-        None if metadata is None else metadata.buffer,
-        chosen.name,
-        arguments.scale(softmax_scale, chosen.d_qk),
-    )
+        buffer, lists = metadata.buffer, metadata.made_for
+    try:
+        if not torch.compiler.is_compiling() and q.is_cuda and _plain(q):
+            return cuda.sparse_decode(*tensors, buffer, name, softmax_scale, lists)
+        if lists is not None:
+            arguments.check_lists(lists, tensors)
+    except AttributeError:
+        arguments.check_tensors(tensors)
+        raise
+    arguments.check_tensors(tensors)
+    out, lse = _ops.sparse_decode.default(*tensors, buffer, name, softmax_scale)
     return out, lse
+
+
+def _plain(q: Tensor) -> bool:
+    """Whether nobody but us would see the call: no tensor subclass, no mode, no transform, no gradient.
+
+    Then torch's dispatcher, which costs more than everything else, need not be asked.
+    """
+    return (
+        q.__class__ is Tensor
+        and not _modes()
+        and _transform() is None
+        and not (q.requires_grad and torch.is_grad_enabled())
+    )
 
 
 def combine(

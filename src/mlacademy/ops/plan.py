@@ -44,6 +44,8 @@ COMBINE_GROUP = 128
 COMBINE_CTAS = 1056
 """CTAs of one group each that an H200 holds at once: 8 on each of its 132 SMs."""
 
+CHECK_THREADS = 256
+
 APPEND_THREADS = 256
 APPEND_TOKENS = 8
 """Tokens of one CTA of ``cache_append``."""
@@ -65,6 +67,20 @@ class Launch:
         return compiled(self.source)[self.kernel]
 
 
+def architecture(capability: tuple[int, int], name: str = "this GPU") -> str:
+    """The architecture whose kernels a GPU runs, by its compute capability: ``sm_90a`` for (9, 0).
+
+    Raises ``RuntimeError`` where there are none for it.
+    """
+    if capability != (9, 0):
+        has = ".".join(map(str, capability))
+        raise RuntimeError(
+            f"the decode kernels are for Hopper GPUs, compute capability 9.0; {name} has {has}: "
+            "use CPU tensors, which the oracle or the emulator computes"
+        )
+    return "sm_90a"
+
+
 def head_blocks(h_q: int) -> int:
     """CTAs that share the query heads: 1 for up to 64 heads, 2 for more."""
     return -(-h_q // BLOCK_HEADS)
@@ -75,7 +91,9 @@ def partitions(sms: int, *, s_q: int = 1, h_q: int = 128) -> int:
     return max(sms // s_q // head_blocks(h_q), 1)
 
 
-def decode_launches(layout: str, *, b: int, s_q: int, h_q: int, parts: int) -> tuple[Launch, ...]:
+def decode_launches(
+    layout: str, *, b: int, s_q: int, h_q: int, parts: int, checked: bool = False
+) -> tuple[Launch, ...]:
     """The kernels of one sparse decode, in order; they share one parameter block.
 
     Up to 16 or 32 heads run on kernels of that width, more on those for 64 or 128: what is missing is padded inside.
@@ -90,7 +108,8 @@ def decode_launches(layout: str, *, b: int, s_q: int, h_q: int, parts: int) -> t
         shared = FEW_HEADS_SHARED_BYTES[width][layout]
     decode = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=DECODE_THREADS, cluster=ctas, smem_bytes=shared)
     merge = combine_launch(b=b, s_q=s_q, h_q=h_q, slots=b + parts, programmatic=True)
-    return Launch(file, name, decode), merge
+    before = (Launch("check_slots.cu", "check_slots", gpu.LaunchPlan((b, s_q), CHECK_THREADS)),) if checked else ()
+    return *before, Launch(file, name, decode), merge
 
 
 def combine_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic: bool = False) -> Launch:

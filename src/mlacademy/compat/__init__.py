@@ -1,0 +1,1 @@
+"""Drop-in modules: the public libraries' Python calls over our kernels."""
