@@ -109,7 +109,7 @@ def test_any_number_of_heads(layout: cache.CacheLayout, heads: int) -> None:
 def test_a_changed_text_runs_in_place_of_a_kernel() -> None:
     inputs = decode_inputs(cache.V32, b=2, h_q=64, topk=128)
     text = ops.source("combine.cu").read_text()
-    wrong = text.replace("out)[place * 128", "out)[0 * 128")
+    wrong = text.replace("out)[place * kColumns", "out)[0 * kColumns")
     assert wrong != text
     with ops.on("emulator"):
         right, _ = inputs.decode()
