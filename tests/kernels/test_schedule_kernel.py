@@ -137,7 +137,7 @@ def test_lengths_that_are_equal_ragged_or_mostly_short(
         agrees(lengths, parts, result, overhead)
 
 
-def test_a_sum_just_below_two_to_the_31() -> None:
-    lengths = [2**31 - 1] * 63 + [64 * 10**6]
-    result = scheduled(64, 3, lengths=lengths, dense=True)
-    agrees(np.array(lengths), 3, result)
+@pytest.mark.parametrize("parts", [1, 3, 150])
+def test_a_sum_just_below_two_to_the_30(parts: int) -> None:
+    lengths = [2**31 - 1] * 31 + [2**31 - 2**16]
+    agrees(np.array(lengths), parts, scheduled(32, parts, lengths=lengths, dense=True))

@@ -14,8 +14,8 @@
 // by putting two together, which gives all ends that the walk meets in a logarithm of steps; then every
 // partition and every request looks up its own place.
 //
-// Launch: one CTA of 32 to 1024 threads, dynamic shared memory 12 (b + 1) + 16 (parts + 1) bytes. b and parts
-// are below 65,536, and the costs add up to less than 2^31.
+// Launch: one CTA of 32 to 1024 threads, dynamic shared memory 12 (b + 1) + 16 (parts + 1)
+// bytes. b and parts are below 65,536, and the costs add up to less than 2^30.
 #include "sparse_decode_params.cuh"
 
 using namespace mla;
@@ -57,43 +57,51 @@ struct alignas(4) Leap {
     uint16_t request, parts;
 };
 
+// Where a partition begins: behind so many blocks of a request.
+struct Start {
+    int32_t request, block;
+};
+
 struct Line {
+    Start* starts;    // [parts + 1]
+    int32_t* met;     // [parts + 1] the requests before which a partition begins without a cut, in order, …
+    int32_t* met_at;  // [parts + 1] … and which partition does
     int32_t* ends;    // [b + 1] where the requests before r end: 0, …, length
-    int32_t* met;     // [parts + 1] the requests before which the walk begins a partition without a cut, …
-    int32_t* met_at;  // [parts + 1] … and which partitions these are
-    int32_t* starts;  // [parts + 1] where each partition begins
-    int32_t* cuts;    // [parts + 1] how many partitions up to this one begin with a cut
     Leap *leaps, *longer;  // [b + 1]
     int32_t length, share;
 
     __device__ Line(int32_t* memory, int32_t b, int32_t parts)
-        : ends(memory),
-          met(ends + b + 1),
+        : starts(reinterpret_cast<Start*>(memory)),
+          met(memory + 2 * (parts + 1)),
           met_at(met + parts + 1),
-          starts(met_at + parts + 1),
-          cuts(starts + parts + 1),
-          leaps(reinterpret_cast<Leap*>(cuts + parts + 1)),
+          ends(met_at + parts + 1),
+          leaps(reinterpret_cast<Leap*>(ends + b + 1)),
           longer(leaps + b + 1) {}
 };
 
-// How many of the n sorted values lie below `limit`.
-__device__ int32_t count_below(const int32_t* values, int32_t n, int64_t limit) {
-    int32_t count = 0;
-    while (n > 0) {
-        const int32_t half = (n + 1) / 2;
-        if (values[count + half - 1] < limit) count += half;
-        n -= half;
-    }
-    return count;
-}
+// The CTA's threads in teams of up to 32 neighbours, one for each of `jobs` jobs where there are enough.
+struct Teams {
+    int32_t size, mine, team, count;  // lanes of a team, which one this is; which team, of how many
 
-__device__ int32_t sum_up_to_lane(int32_t value, int32_t lane) {
-#pragma unroll
-    for (int32_t step = 1; step < 32; step *= 2) {
-        const int32_t other = __shfl_up_sync(kAll, value, step);
-        if (lane >= step) value += other;
+    __device__ explicit Teams(int32_t jobs) {
+        const int32_t threads_log2 = 31 - __clz(blockDim.x), jobs_log2 = 32 - __clz(jobs - 1);
+        const int32_t size_log2 = min(max(threads_log2 - jobs_log2, 0), 5);
+        size = 1 << size_log2, mine = threadIdx.x & (size - 1);
+        team = threadIdx.x >> size_log2, count = blockDim.x >> size_log2;
     }
-    return value;
+    // The lanes of this team, as votes take them.
+    __device__ uint32_t lanes() const { return kAll >> (32 - size) << (threadIdx.x % 32 - mine); }
+};
+
+// How many of the n sorted values lie below `limit`.
+__device__ __forceinline__ int32_t count_below(const int32_t* values, uint32_t n, int32_t limit) {
+    uint32_t count = 0;
+    while (n > 0) {
+        const uint32_t half = (n + 1) / 2;
+        if (values[count + half - 1] < limit) count += half;
+        n /= 2;
+    }
+    return static_cast<int32_t>(count);
 }
 
 // Lay the requests end to end.
@@ -101,7 +109,7 @@ __device__ void lay_out(Line& line, const ScheduleParams& params) {
     __shared__ int32_t warp_sums[32];
     const int32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, threads = blockDim.x;
     if (threadIdx.x == 0) line.ends[0] = 0;
-    int32_t before = 0;
+    line.length = 0;
     for (int32_t start = 0; start < params.b; start += threads) {
         const int32_t request = start + threadIdx.x;
         int32_t sum = 0;
@@ -109,43 +117,41 @@ __device__ void lay_out(Line& line, const ScheduleParams& params) {
             sum = params.cost(request);
             params.note(request);
         }
-        sum = sum_up_to_lane(sum, lane);
+#pragma unroll
+        for (int32_t step = 1; step < 32; step *= 2) {
+            const int32_t other = __shfl_up_sync(kAll, sum, step);
+            if (lane >= step) sum += other;
+        }
         if (lane == 31) warp_sums[warp] = sum;
         __syncthreads();
-        const int32_t of_warps = sum_up_to_lane(lane < threads / 32 ? warp_sums[lane] : 0, lane);
-        const int32_t earlier = __shfl_sync(kAll, of_warps, max(warp - 1, 0));
-        if (request < params.b) line.ends[request + 1] = before + sum + (warp > 0 ? earlier : 0);
-        before += __shfl_sync(kAll, of_warps, 31);
+        const int32_t of_warp = lane < threads / 32 ? warp_sums[lane] : 0;
+        const int32_t before = line.length + __reduce_add_sync(kAll, lane < warp ? of_warp : 0);
+        if (request < params.b) line.ends[request + 1] = before + sum;
+        line.length += __reduce_add_sync(kAll, of_warp);
         __syncthreads();
     }
-    line.length = before;
-    line.share = (before + params.parts - 1) / params.parts;
+    line.share = (line.length + params.parts - 1) / params.parts;
 }
 
-// From every request's begin: the first partition that ends with a request. Some lanes try as many partitions
-// side by side.
+// From every request's begin: the first partition that ends with a request. The lanes of a team try as many
+// partitions side by side.
 __device__ void find_leaps(const Line& line, const ScheduleParams& params) {
-    const int32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    int32_t lanes = 32;  // for one request
-    while (lanes > 1 && params.b * lanes > static_cast<int32_t>(blockDim.x))
-        lanes /= 2;
-    const int32_t requests = 32 / lanes, mine = lane % lanes;
-    for (int32_t first = warp * requests; first < params.b; first += warps * requests) {
-        const int32_t from = first + lane / lanes;
-        bool searching = from < params.b;
-        for (int32_t parts = mine + 1; __any_sync(kAll, searching); parts += lanes) {
-            bool found = false;
-            int32_t to = 0;
-            if (searching) {
-                const int64_t end = min(line.ends[from] + static_cast<int64_t>(parts) * line.share,
-                                        static_cast<int64_t>(line.length));
-                to = count_below(line.ends, params.b + 1, end);
-                found = line.ends[to] <= end + params.overhead;
-            }
-            const uint32_t vote = __ballot_sync(kAll, found) >> (lane - mine) & kAll >> (32 - lanes);
-            if (searching && vote && __ffs(vote) - 1 == mine)
+    const Teams teams(params.b);
+    const int32_t most_ends =
+        line.share / (1 + params.overhead) + 1;  // in a partition: no request costs less
+    for (int32_t round = 0; round < params.b; round += teams.count) {
+        const int32_t from = min(round + teams.team, params.b - 1);
+        bool searching = round + teams.team < params.b;
+        for (int32_t ahead = teams.mine + 1; __any_sync(kAll, searching); ahead += teams.size) {
+            const int32_t parts = min(ahead, params.parts);
+            const int32_t end = min(line.ends[from] + parts * line.share, line.length);
+            const int32_t near = min(parts * most_ends, params.b + 1 - from);
+            const int32_t to = from + count_below(line.ends + from, near, end);
+            const bool found = searching && line.ends[to] <= end + params.overhead;
+            const uint32_t votes = __ballot_sync(kAll, found) & teams.lanes();
+            if (found && __ffs(votes) - 1 == threadIdx.x % 32)
                 line.leaps[from] = {static_cast<uint16_t>(to), static_cast<uint16_t>(parts)};
-            searching = searching && !vote;
+            searching = searching && votes == 0;
         }
     }
     if (threadIdx.x == 0) line.leaps[params.b] = {static_cast<uint16_t>(params.b), 0};
@@ -154,15 +160,15 @@ __device__ void find_leaps(const Line& line, const ScheduleParams& params) {
 // The ends of requests that the walk meets, in order; the last of them is the line's. Returns how many.
 __device__ int32_t follow_leaps(Line& line, const ScheduleParams& params) {
     if (threadIdx.x == 0) line.met[0] = line.met_at[0] = 0;
+    const int32_t from_behind = blockDim.x - 1 - threadIdx.x;  // other warps than those with few requests
     int32_t known = 1;
-    for (; known <= params.parts; known *= 2) {
-        __syncthreads();
-        if (line.met[known - 1] == params.b) return known;
+    for (bool at_the_end = false; !__syncthreads_or(at_the_end); known *= 2) {
         // `leaps` are of `known` ends now: they lead from all that is known to as much again.
-        for (int32_t i = threadIdx.x; i < known && i + known <= params.parts; i += blockDim.x) {
+        for (int32_t i = from_behind; i < known && i + known <= params.parts; i += blockDim.x) {
             const Leap leap = line.leaps[line.met[i]];
             line.met[i + known] = leap.request;
             line.met_at[i + known] = line.met_at[i] + leap.parts;
+            at_the_end = leap.request == params.b;
         }
         for (int32_t i = threadIdx.x; i <= params.b; i += blockDim.x) {
             const Leap one = line.leaps[i], other = line.leaps[one.request];
@@ -171,55 +177,57 @@ __device__ int32_t follow_leaps(Line& line, const ScheduleParams& params) {
         Leap* const made = line.longer;
         line.longer = line.leaps, line.leaps = made;
     }
-    __syncthreads();
-    return params.parts + 1;
+    return min(known, params.parts + 1);
 }
 
-__device__ void place_partitions(const Line& line, const ScheduleParams& params, int32_t met) {
-    for (int32_t part = threadIdx.x; part <= params.parts; part += blockDim.x) {
-        const int32_t last = count_below(line.met_at, met, part + 1) - 1;
-        const int64_t start =
-            line.ends[line.met[last]] + static_cast<int64_t>(part - line.met_at[last]) * line.share;
-        line.starts[part] = min(start, static_cast<int64_t>(line.length));
-        line.cuts[part] = part - last;
+// A team for every stretch between two ends that the walk meets: partitions begin in it at equal distances.
+__device__ void cut(const Line& line, const ScheduleParams& params, int32_t met) {
+    const Teams teams(met - 1);
+    for (int32_t stretch = teams.team; stretch < met - 1; stretch += teams.count) {
+        const int32_t from = line.met[stretch], to = line.met[stretch + 1], begin = line.ends[from];
+        const int32_t first = line.met_at[stretch], parts = line.met_at[stretch + 1] - first;
+        for (int32_t part = teams.mine; part < parts; part += teams.size) {
+            const int32_t start = begin + part * line.share;
+            const int32_t request =
+                from + count_below(line.ends + from + 1, part == 0 ? 0 : to - from - 1, start + 1);
+            line.starts[first + part] = {request, start - line.ends[request]};
+        }
+        // Every partition but the first begins with a cut, and a request has a piece more than cuts.
+        const int32_t earlier_cuts = first - stretch;
+        for (int32_t request = from + teams.mine; request < to; request += teams.size) {
+            const int32_t cuts = min((line.ends[request + 1] - begin - 1) / line.share, parts - 1);
+            params.num_splits[request + 1] = request + 1 + earlier_cuts + cuts;
+        }
     }
+    for (int32_t part = line.met_at[met - 1] + threadIdx.x; part <= params.parts; part += blockDim.x)
+        line.starts[part] = {params.b, 0};
     __syncthreads();
 }
 
 __device__ PartitionRecord record_of(const Line& line, const ScheduleParams& params, int32_t part) {
-    const int32_t begin = line.starts[part], end = line.starts[part + 1];
-    const int32_t first = count_below(line.ends, params.b + 1, begin + 1ll) - 1;
-    const int32_t next = count_below(line.ends, params.b + 1, end + 1ll) - 1;
-    const int32_t done_before = begin - line.ends[first], done = end - line.ends[next];
-
+    const Start begin = line.starts[part], end = line.starts[part + 1];
     PartitionRecord record = {};
-    record.begin_req = first, record.begin_block = done_before;
-    record.begin_split = (done_before + line.share - 1) / line.share;
-    record.end_req = next, record.end_block = done;
-    if (done == 0) {
-        record.end_req = next - 1;
-        const int32_t blocks = line.ends[next] - line.ends[next - 1] - params.overhead;
-        record.end_block = params.length(next - 1) == 0 ? 0 : blocks;
+    record.begin_req = begin.request, record.begin_block = begin.block;
+    record.begin_split = (begin.block + line.share - 1) / line.share;
+    record.end_req = end.request, record.end_block = end.block;
+    if (end.block == 0) {
+        const int32_t last = end.request - 1;
+        const int32_t blocks = line.ends[last + 1] - line.ends[last] - params.overhead;
+        record.end_req = last, record.end_block = params.dense && params.lengths[last] == 0 ? 0 : blocks;
     }
     const bool alone = record.begin_req == record.end_req;
-    record.first_is_split = done_before > 0 || (alone && done > 0);
-    record.last_is_split = done > 0 || (alone && done_before > 0);
+    record.first_is_split = begin.block > 0 || (alone && end.block > 0);
+    record.last_is_split = end.block > 0 || (alone && begin.block > 0);
     return record;
 }
 
 extern "C" __global__ void __launch_bounds__(1024) schedule(const __grid_constant__ ScheduleParams params) {
-    extern __shared__ int32_t memory[];
+    extern __shared__ __align__(8) int32_t memory[];
     Line line(memory, params.b, params.parts);
     lay_out(line, params);
     find_leaps(line, params);
-    place_partitions(line, params, follow_leaps(line, params));
-
+    cut(line, params, follow_leaps(line, params));
     for (int32_t part = threadIdx.x; part < params.parts; part += blockDim.x)
         params.records[part] = record_of(line, params, part);
-    // A request has a piece more than cuts. The last threads begin: they had no partition.
-    for (int32_t request = blockDim.x - 1 - threadIdx.x; request < params.b; request += blockDim.x) {
-        const int32_t last = count_below(line.starts, params.parts, line.ends[request + 1]) - 1;
-        params.num_splits[request + 1] = request + 1 + line.cuts[last];
-    }
     if (threadIdx.x == 0) params.num_splits[0] = 0;
 }
