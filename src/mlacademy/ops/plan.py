@@ -125,11 +125,11 @@ def combine_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic: bool
 
 
 def schedule_launch(b: int, parts: int) -> Launch:
-    """The kernel that cuts the requests into partitions; a thread a request or partition, or several."""
+    """The kernel that cuts the requests into partitions; some threads a request, as long as few must wait for each other."""
     shared = 12 * (b + 1) + 16 * (parts + 1)
     if shared > MAX_SMEM_BYTES:
         raise ValueError(f"b must be small enough for the scheduler's shared memory, about 19,000: got {b:,}")
-    threads = min(-(-max(b, parts) // 32) * 32, 1024)
+    threads = 1024 if b > 512 else min(max(1 << (2 * b - 1).bit_length(), 128), 512)
     return Launch("schedule.cu", "schedule", gpu.LaunchPlan(1, threads, smem_bytes=shared))
 
 
