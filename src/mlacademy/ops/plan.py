@@ -125,7 +125,7 @@ def combine_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic: bool
 
 
 def schedule_launch(b: int, parts: int) -> Launch:
-    """The kernel that cuts the requests into partitions; some threads a request, as long as few must wait for each other."""
+    """The kernel that cuts the requests into partitions. More threads search side by side, and wait for each other."""
     shared = 12 * (b + 1) + 16 * (parts + 1)
     if shared > MAX_SMEM_BYTES:
         raise ValueError(f"b must be small enough for the scheduler's shared memory, about 19,000: got {b:,}")
