@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT / "tests" / "kernels" / "mutation"))
 from cases import CASES, Case
 from mutants import Build, Mutant, in_place, mutants
 
+from mlacademy.gpu import CompileError
 from mlacademy.gpu.disk_cache import DiskCache
 
 ORDERS = orders(4)
@@ -48,7 +49,11 @@ def judge(mutant: Mutant, cache: DiskCache) -> Verdict:
                     yield f"{case.name}: {' '.join(map(str, order.values()))}", partial(case.run, **order)
 
     with in_place(Build(mutant.kernel, mutant.texts(), cache)):
-        return judged(mutant, runs())
+        try:
+            return judged(mutant, runs())
+        except CompileError as error:
+            error.add_note(f"This was the mutant {mutant.name}: its text must compile.")
+            raise
 
 
 def silent_seeds(sources: Iterable[str], seeds: int) -> tuple[int, list[str]]:

@@ -172,7 +172,7 @@ def decode(call: Call, name: str, planned: Tensor | None, how: dict[str, Any]) -
         extra_topk=None if more is None else more.shape[-1],
         extra_topk_length=extra_lengths,
     )
-    with emulator(**how) as here, here.device.sequence():  # combine starts early, as on a GPU
+    with emulator(**how):
         return ops.sparse_decode(
             call.q,
             call.kv,
