@@ -106,8 +106,9 @@ def queries(b: int, s_q: int, heads: int, layout: cache.CacheLayout, seed: int) 
 def long_lists(layout: cache.CacheLayout, heads: int) -> Call:
     """Requests of 12, 2 and 3 blocks over three partitions, of which the second ends one request and does the next:
     buffers come round, and scores grow towards the end of a list, so that maxima do."""
-    kv, indices = filled(layout, 9, 16, growth=24), lists(3, 1, 768, 144, seed=heads)
+    kv, indices = filled(layout, 9, 16, growth=100), lists(3, 1, 768, 144, seed=heads)
     indices[:2] = indices[:2].sort(-1).values
+    indices[2] %= 30  # small scores after large ones
     indices[2, 0, :70] = -1
     lengths = torch.tensor([768, 128, 130], dtype=torch.int32)
     return Call(queries(3, 1, heads, layout, 1), kv, indices, lengths, sms=3 * plan.head_blocks(heads))
@@ -213,12 +214,43 @@ def stale_case(name: str, heads: int) -> Case:
     return Case(f"stale lengths, {name}, {heads} heads", launch.source, launch.kernel, run)
 
 
+def checked_case() -> Case:
+    """The checked mode names the index that is no slot and the length that its list does not have, and nothing else."""
+
+    def refused(how: dict[str, Any], **change: tuple[tuple[int, ...], int]) -> str:
+        indices, more = lists(2, 2, 64, 91, seed=6), lists(2, 2, 64, 60, seed=7)
+        lengths = torch.tensor([64, 50], dtype=torch.int32)
+        indices[1, :, 50:] = 2**31 - 1
+        tensors = {"indices": indices, "extra_indices": more, "topk_length": lengths}
+        for name, (place, value) in change.items():
+            tensors[name][place] = value
+        extra = (filled(cache.V32, 12, 5), more, torch.tensor([64, 64], dtype=torch.int32))
+        call = Call(queries(2, 2, 16, cache.V32, 6), filled(cache.V32, 7, 13), indices, lengths, extra)
+        try:
+            with ops.checked():
+                decode(call, "V3.2", lengths, how)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def run(**how: Any) -> bool:
+        return (
+            refused(how) == ""
+            and "indices[1, 1, 3] is 91" in refused(how, indices=((1, 1, 3), 91))
+            and "indices[0, 1, 40] is -2" in refused(how, indices=((0, 1, 40), -2))
+            and "extra_indices[1, 0, 63] is 60" in refused(how, extra_indices=((1, 0, 63), 60))
+            and "topk_length[0] is 65" in refused(how, topk_length=((0,), 65))
+        )
+
+    return Case("checked mode", "check_slots.cu", "check_slots", run)
+
+
 # ---- combine, schedule, append
 
 
 def combine_case(heads: int, with_sink: bool) -> Case:
-    """Partial results of up to 40 splits, some without any token, one request in one piece."""
-    generator, counts = np.random.default_rng(heads), np.array([2, 1, 40, 5])
+    """Partial results of up to 60 splits, some without any token, one request in one piece."""
+    generator, counts = np.random.default_rng(heads), np.array([2, 1, 60, 5])
     starts = np.concatenate([[0], counts.cumsum()]).astype(np.int32)
     partial = generator.standard_normal((starts[-1], 2, heads, 512)).astype(np.float32)
     lse = (generator.standard_normal((starts[-1], 2, heads)) * 20).astype(np.float32)
@@ -328,7 +360,7 @@ def refused_append(name: str) -> Case:
 
 LAYOUTS = ("V3.2", "MODEL1")
 ALL = [
-    *(decode_case(options, name, heads) for name in LAYOUTS for heads in (16, 32, 48, 128)),
+    *(decode_case(options, name, heads) for name in LAYOUTS for heads in (10, 32, 48, 100)),
     *(
         decode_case(make, name, heads)
         for name in LAYOUTS
@@ -340,7 +372,8 @@ ALL = [
         replace(case, source="combine.cu", kernel="combine")
         for case in (decode_case(long_lists, "V3.2", 64), decode_case(options, "V3.2", 48), stale_case("V3.2", 64))
     ),
-    combine_case(16, False),
+    checked_case(),
+    combine_case(40, False),
     combine_case(10, True),
     schedule_case("the first article's", 2, 132, 128),
     schedule_case("b=128", 128, 132, 2048),
