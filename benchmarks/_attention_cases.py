@@ -82,7 +82,8 @@ def latents(n: int) -> tuple[Tensor, Tensor]:
 def quantised(nope: Tensor, rope: Tensor) -> Tensor:
     """uint8 [n, 656], by torch's own conversions."""
     tiles = nope.float().view(len(nope), -1, TILE)
-    scales = torch.exp2(torch.ceil(torch.log2((tiles.abs().amax(-1).double() / 448).clamp(min=1e-4)))).float()
+    fraction, power = torch.frexp((tiles.abs().amax(-1).double() / 448).clamp(min=1e-4))  # fraction: 0.5 up to 1
+    scales = torch.ldexp(torch.ones_like(fraction), power - (fraction == 0.5).int()).float()
     codes = (tiles / scales[..., None]).to(torch.float8_e4m3fn)
     return torch.cat([codes.flatten(1).view(torch.uint8), scales.view(torch.uint8), rope.view(torch.uint8)], dim=1)
 

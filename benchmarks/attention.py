@@ -68,7 +68,7 @@ class Graph:
         once = self._capture(calls, 1, stream)
         self.calls = len(calls)
         once.replay()
-        rounds = max(1, round(least_us / _replay_us(once) + 0.5))
+        rounds = max(1, round(least_us / elapsed_us(once.replay) + 0.5))
         self.calls *= rounds
         self.graph = once if rounds == 1 else self._capture(calls, rounds, stream)
 
@@ -86,7 +86,7 @@ class Graph:
         time.sleep(effort.pause)
         for _ in range(3):
             self.graph.replay()
-        return statistics.median(_replay_us(self.graph) for _ in range(effort.replays)) / self.calls
+        return statistics.median(elapsed_us(self.graph.replay) for _ in range(effort.replays)) / self.calls
 
     def sustained_us(self, effort: Effort) -> float:
         """Microseconds a call, in the second half of a time without pauses."""
@@ -103,10 +103,11 @@ class Graph:
         return statistics.median(times[len(times) // 2 :]) / self.calls
 
 
-def _replay_us(graph: torch.cuda.CUDAGraph) -> float:
+def elapsed_us(call: Call) -> float:
+    """Microseconds from the begin to the end of what ``call`` starts."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
-    graph.replay()
+    call()
     end.record()
     end.synchronize()
     return begin.elapsed_time(end) * 1e3
@@ -131,12 +132,15 @@ def kernel_us(call: Call, effort: Effort) -> float:
 def ceilings(effort: Effort) -> tuple[float, float]:
     """Bytes read and written a microsecond by a large copy, and TFLOP/s of a bfloat16 product of 8192 cubed."""
     _table.progress("copy bandwidth and a bf16 product")
+
+    def us(call: Call) -> float:
+        time.sleep(effort.pause)
+        return statistics.median([elapsed_us(call) for _ in range(3 + effort.replays // 2)][3:])
+
     source = torch.randint(0, 256, (effort.copy_bytes,), dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    copied = 2 * effort.copy_bytes / Graph([lambda: target.copy_(source)], 0).burst_us(effort)
     a, b = (torch.randn(8192, 8192, device="cuda").to(torch.bfloat16) for _ in range(2))
-    product = 2 * 8192**3 / Graph([lambda: a @ b.T], 0).burst_us(effort) / 1e6
-    return copied, product
+    return 2 * effort.copy_bytes / us(lambda: target.copy_(source)), 2 * 8192**3 / us(lambda: a @ b.T) / 1e6
 
 
 def measure(case: Case, pool: Pool, effort: Effort, ours: dict[str, float], copied: float) -> dict[str, Any]:
