@@ -176,17 +176,20 @@ def graph_notices() -> bool:
 
 
 def checked_mode() -> bool:
-    call = small_call()
-    call.options["topk_length"].fill_(192)
+    """A slot beyond the cache is a hole, and noticed where that is asked for; so is a length beyond its list."""
+    call = small_call(main={"tokens": 300, "topk": 192, "page": 61})
     before = decode(call)
     with ops.checked():
         same = decode(call)
     ops.check()
     call.indices[4, 0, 77] = call.kv_cache.shape[0] * 61
     with ops.checked():
-        decode(call)
-    found = noticed(ops.SlotOutOfRange, "indices[4, 0, 77] is")
-    return found and torch.equal(before[0], same[0]) and compare(decode(call), call.oracle())["passed"]
+        holed = decode(call)
+    right = [noticed(ops.SlotOutOfRange, "indices[4, 0, 77] is"), compare(holed, call.oracle())["passed"]]
+    with ops.checked():
+        decode(call, topk_length=torch.full((9,), 193, dtype=torch.int32, device="cuda"))
+    right.append(noticed(ValueError, "topk_length must be 0 to 192"))
+    return all(right) and torch.equal(before[0], same[0])
 
 
 def append() -> bool:

@@ -198,14 +198,14 @@ def check_lists(made_for: tuple[Any, ...], tensors: tuple[Any, ...]) -> None:
         raise ValueError(f"metadata {said}: make it anew with ops.schedule")
 
 
-def check_addresses(tensors: DecodeTensors) -> None:
-    """Raise where q or a cache begins between multiples of 16 bytes."""
-    for name in ("q", "kv_cache", "extra_kv_cache"):
-        value = getattr(tensors, name)
-        if value is not None and value.data_ptr() % _ALIGNMENT:
+def check_addresses(**tensors: Tensor) -> None:
+    """Raise where one of these tensors begins between multiples of 16 bytes."""
+    for name, value in tensors.items():
+        past = value.data_ptr() % _ALIGNMENT
+        if past:
             raise ValueError(
-                f"{name} must begin at a multiple of {_ALIGNMENT} bytes, got one {value.data_ptr() % _ALIGNMENT} bytes "
-                "past it: is it a view into something larger?"
+                f"{name} must begin at a multiple of {_ALIGNMENT} bytes, got one {past} bytes past it: "
+                "is it a view into something larger?"
             )
 
 

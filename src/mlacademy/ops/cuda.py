@@ -2,11 +2,13 @@
 
 Nothing here waits for the GPU or reads its memory, and all memory is torch's, so a call may be captured in a CUDA
 graph. What shapes decide is decided once: a `Prepared` holds the parameter block and the launches of one combination of
-shapes, strides, dtypes and devices. A further call writes addresses into that block and launches.
+shapes, strides, dtypes and devices. A further call writes addresses into that block and launches; `sparse_decode` is
+written for the host's time, which is why it spells out what loops could say.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 from typing import Any
@@ -21,10 +23,16 @@ from mlacademy.ops.arguments import DecodeTensors
 from mlacademy.ops.metadata import Metadata, buffer_size
 
 _MOST_PREPARED = 4096  # combinations; then they are made anew
+_BFLOAT16, _FLOAT32 = torch.bfloat16, torch.float32
+_Q, _KV, _INDICES, _RECORDS, _NUM_SPLITS = params.Q, params.KV, params.INDICES, params.RECORDS, params.NUM_SPLITS
+_OUT, _LSE, _OUT_PARTIAL, _LSE_PARTIAL = params.OUT, params.LSE, params.OUT_PARTIAL, params.LSE_PARTIAL
 
-# Undocumented, but what torch's own generated code calls: a tenth of the time of `torch.cuda.current_stream`.
+# Undocumented, but what torch's own generated code calls: each takes a fraction of its public counterpart's time.
 _current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
+_allocate: Any = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
+_release: Any = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
+_empty: Any = torch._C._dynamo.guards._empty_strided_cuda  # type: ignore[attr-defined]
 
 
 @functools.cache
@@ -34,60 +42,68 @@ def device_of(index: int) -> CudaDevice:
     return CudaDevice(index=index)
 
 
+class Launcher:
+    """One kernel on one GPU that is launched often, each time with a parameter block of its own."""
+
+    def __init__(self, launch: plan.Launch, size: int, index: int) -> None:
+        self._buffer = bytearray(size)
+        self._lock = threading.Lock()
+        self._index = index
+        address = ctypes.addressof((ctypes.c_char * size).from_buffer(self._buffer))
+        with torch.cuda.device(index):
+            self._prepared = device_of(index).prepare(launch.compiled(), launch.plan, address)
+
+    def __call__(self, block: bytes) -> None:
+        """Launch in the current stream; the GPU is the current one."""
+        with self._lock:
+            self._buffer[:] = block
+            self._prepared(_current_stream(self._index))
+
+
+_launcher = functools.lru_cache(maxsize=1024)(Launcher)
+
+
 class Prepared:
     """One combination of shapes on one GPU, checked: its parameter block, its launches, the sizes of its memory."""
 
-    def __init__(self, layout: str, tensors: DecodeTensors, buffer: Tensor, checked: bool) -> None:
+    def __init__(self, layout: str, tensors: DecodeTensors, buffer: Tensor | None, checked: bool) -> None:
         chosen = cache.layout(layout)
-        shape = arguments.decode_shape(chosen, tensors)
-        arguments.check_metadata(buffer, tensors.q, shape.b)
-        made = Metadata.of(buffer, shape.b)
-        rows, slots = shape.s_q * shape.h_q, shape.b + made.parts
+        self.shape = shape = arguments.decode_shape(chosen, tensors)
         self.device = tensors.q.device
         self.index = int(self.device.index)
+        device = device_of(self.index)
+        if buffer is None:
+            parts = plan.partitions(device.sms, s_q=shape.s_q, h_q=shape.h_q)
+        else:
+            arguments.check_metadata(buffer, tensors.q, shape.b)
+            parts = Metadata.of(buffer, shape.b).parts
+        self.parts = parts
+        rows, slots = shape.s_q * shape.h_q, shape.b + parts
         self.out_shape = (shape.b, shape.s_q, shape.h_q, chosen.d_v)
+        self.out_strides = (rows * chosen.d_v, shape.h_q * chosen.d_v, chosen.d_v, 1)
         self.lse_shape, self.lse_strides = (shape.b, shape.h_q, shape.s_q), (rows, 1, shape.h_q)
         self.lse_partial_at = slots * rows * chosen.d_v * 4
         self.verdict_at = self.lse_partial_at + slots * rows * 4
-        self.num_splits_at, self.lengths_at = made.num_splits_at, made.lengths_at
+        self.scratch_bytes = self.verdict_at + 4
+        self.num_splits_at = 32 * parts
+        self.lengths_at = self.num_splits_at + 4 * (shape.b + 1)
         self.compares = shape.has_lengths or shape.has_extra_lengths
-        given = zip(params.INPUTS, tensors, strict=True)
-        self.inputs = [(word, place) for place, (word, tensor) in enumerate(given) if tensor is not None]
+        given = list(zip(params.INPUTS, tensors, strict=True))
+        self.optional = [(word, at) for at, (word, tensor) in enumerate(given) if at > 2 and tensor is not None]
         self.block = shape.block()
-        self.block.words[params.NOTICE] = notices.words(self.device).data_ptr()
+        self.words = self.block.words
+        self.words[params.NOTICE] = notices.words(self.device).data_ptr()
+        self.scale = 0.0
         self.lock = threading.Lock()
-        device = device_of(self.index)
-        launches = plan.decode_launches(
-            layout, b=shape.b, s_q=shape.s_q, h_q=shape.h_q, parts=made.parts, checked=checked
-        )
+        launches = plan.decode_launches(layout, b=shape.b, s_q=shape.s_q, h_q=shape.h_q, parts=parts, checked=checked)
         with torch.cuda.device(self.index):
             self.launches = [device.prepare(one.compiled(), one.plan, self.block.address) for one in launches]
 
-    def run(self, tensors: tuple[Tensor | None, ...], buffer: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        """Launch everything."""
-        if _current_device() != self.index:
-            with torch.cuda.device(self.index):
-                return self.run(tensors, buffer, scale)
-        out = torch.empty(self.out_shape, dtype=torch.bfloat16, device=self.device)
-        lse = torch.empty_strided(self.lse_shape, self.lse_strides, dtype=torch.float32, device=self.device)
-        scratch = torch.empty(self.verdict_at + 4, dtype=torch.uint8, device=self.device)
-        partial, start, words = scratch.data_ptr(), buffer.data_ptr(), self.block.words
-        with self.lock:
-            for word, place in self.inputs:
-                words[word] = tensors[place].data_ptr()  # type: ignore[union-attr]
-            if (words[params.Q] | words[params.KV] | words[params.EXTRA_KV]) & 15:
-                arguments.check_addresses(DecodeTensors(*tensors))  # type: ignore[arg-type]
-            words[params.RECORDS], words[params.NUM_SPLITS] = start, start + self.num_splits_at
-            words[params.OUT], words[params.LSE] = out.data_ptr(), lse.data_ptr()
-            words[params.OUT_PARTIAL], words[params.LSE_PARTIAL] = partial, partial + self.lse_partial_at
-            if self.compares:
-                words[params.PLANNED_LENGTHS] = start + self.lengths_at
-                words[params.VERDICT] = partial + self.verdict_at
-            self.block.scale(scale)
-            stream = _current_stream(self.index)
-            for launch in self.launches:
-                launch(stream)
-        return out, lse
+    def schedule(self, lengths: Tensor | None, extra_lengths: Tensor | None) -> Tensor:
+        """The buffer of a `Metadata` for this call alone."""
+        shape = self.shape
+        numbers = (shape.b, shape.topk, shape.extra_topk, self.parts, plan.OVERHEAD)
+        return make_schedule(*numbers, lengths, extra_lengths, self.device)
 
 
 _prepared: dict[tuple[Any, ...], Prepared] = {}
@@ -108,41 +124,113 @@ def sparse_decode(
     lists: tuple[Any, ...] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Decode; ``buffer`` is a `Metadata`'s, ``lists`` what it was made for where that is known."""
-    tensors = (q, kv_cache, indices, topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink)
-    if buffer is None:
-        buffer = _schedule_for(layout, DecodeTensors(*tensors))
+    checked = notices.is_checked()
     key = (
-        *(q.shape, q.stride(), q.dtype, q.get_device()),
-        *(kv_cache.shape, kv_cache.stride(), kv_cache.dtype, kv_cache.get_device()),
-        *(indices.shape, indices.stride(), indices.dtype, indices.get_device()),
+        q.shape,
+        q.stride(),
+        q.dtype,
+        q.get_device(),
+        kv_cache.shape,
+        kv_cache.stride(),
+        kv_cache.dtype,
+        kv_cache.get_device(),
+        indices.shape,
+        indices.stride(),
+        indices.dtype,
+        indices.get_device(),
         None if topk_length is None else _form(topk_length),
         None if extra_kv_cache is None else _form(extra_kv_cache),
         None if extra_indices is None else _form(extra_indices),
         None if extra_topk_length is None else _form(extra_topk_length),
         None if attn_sink is None else _form(attn_sink),
-        *(buffer.shape, buffer.get_device(), lists, layout, notices.is_checked()),
+        None if buffer is None else (buffer.shape, buffer.get_device()),
+        lists,
+        layout,
+        checked,
     )
     found = _prepared.get(key)
     if found is None:
-        given = DecodeTensors(*tensors)
-        found = Prepared(layout, given, buffer, notices.is_checked())
-        if lists is not None:
-            arguments.check_lists(lists, given)
-        if len(_prepared) >= _MOST_PREPARED:
-            _prepared.clear()
-        _prepared[key] = found
-    return found.run(tensors, buffer, scale)
+        tensors = (q, kv_cache, indices, topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink)
+        found = _prepare(key, DecodeTensors(*tensors), buffer, layout, lists, checked)
+    index = found.index
+    if _current_device() != index:
+        lengths = (topk_length, extra_kv_cache, extra_indices, extra_topk_length)
+        with torch.cuda.device(index):
+            return sparse_decode(q, kv_cache, indices, *lengths, attn_sink, buffer, layout, scale, lists)
+    if buffer is None:
+        buffer = found.schedule(topk_length, extra_topk_length)
+    out = _empty(found.out_shape, found.out_strides, _BFLOAT16)
+    lse = _empty(found.lse_shape, found.lse_strides, _FLOAT32)
+    q_at, kv_at, metadata_at = q.data_ptr(), kv_cache.data_ptr(), buffer.data_ptr()
+    if (q_at | kv_at) & 15:
+        arguments.check_addresses(q=q, kv_cache=kv_cache)
+    stream = _current_stream(index)
+    scratch = _allocate(found.scratch_bytes, stream)
+    try:
+        with found.lock:
+            words = found.words
+            words[_Q] = q_at
+            words[_KV] = kv_at
+            words[_INDICES] = indices.data_ptr()
+            words[_RECORDS] = metadata_at
+            words[_NUM_SPLITS] = metadata_at + found.num_splits_at
+            words[_OUT] = out.data_ptr()
+            words[_LSE] = lse.data_ptr()
+            words[_OUT_PARTIAL] = scratch
+            words[_LSE_PARTIAL] = scratch + found.lse_partial_at
+            if found.optional:
+                tensors = (
+                    q,
+                    kv_cache,
+                    indices,
+                    topk_length,
+                    extra_kv_cache,
+                    extra_indices,
+                    extra_topk_length,
+                    attn_sink,
+                )
+                _write_optional(found, tensors, metadata_at, scratch)
+            if scale != found.scale:
+                found.block.scale(scale)
+                found.scale = scale
+            for launch in found.launches:
+                launch(stream)
+    finally:
+        _release(scratch)  # torch gives it to later work of this stream alone
+    return out, lse
 
 
 def _form(tensor: Tensor) -> tuple[Any, ...]:
     return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()
 
 
-def _schedule_for(layout: str, tensors: DecodeTensors) -> Tensor:
-    shape = arguments.decode_shape(cache.layout(layout), tensors)
-    parts = plan.partitions(device_of(tensors.q.device.index).sms, s_q=shape.s_q, h_q=shape.h_q)
-    lengths = (tensors.topk_length, tensors.extra_topk_length)
-    return make_schedule(shape.b, shape.topk, shape.extra_topk, parts, plan.OVERHEAD, *lengths, tensors.q.device)
+def _write_optional(found: Prepared, tensors: tuple[Any, ...], metadata_at: int, scratch: int) -> None:
+    """The addresses of lengths, of a second cache and of a sink."""
+    words = found.words
+    for word, at in found.optional:
+        words[word] = tensors[at].data_ptr()
+    if words[params.EXTRA_KV] & 15:
+        arguments.check_addresses(extra_kv_cache=tensors[4])
+    if found.compares:
+        words[params.PLANNED_LENGTHS] = metadata_at + found.lengths_at
+        words[params.VERDICT] = scratch + found.verdict_at
+
+
+def _prepare(
+    key: tuple[Any, ...],
+    tensors: DecodeTensors,
+    buffer: Tensor | None,
+    layout: str,
+    lists: tuple[Any, ...] | None,
+    checked: bool,
+) -> Prepared:
+    made = Prepared(layout, tensors, buffer, checked)
+    if lists is not None:
+        arguments.check_lists(lists, tensors)
+    if len(_prepared) >= _MOST_PREPARED:
+        _prepared.clear()
+    _prepared[key] = made
+    return made
 
 
 def make_schedule(
@@ -177,7 +265,7 @@ def combine(
 ) -> tuple[Tensor, Tensor]:
     """The ``combine`` kernel alone, for every request."""
     device = out_partial.device
-    b, (_, s_q, h_q, d_v) = len(num_splits) - 1, out_partial.shape
+    b, (slots, s_q, h_q, d_v) = len(num_splits) - 1, out_partial.shape
     out = torch.empty((b, s_q, h_q, d_v), dtype=torch.bfloat16, device=device)
     lse = torch.empty_strided((b, h_q, s_q), (s_q * h_q, 1, h_q), dtype=torch.float32, device=device)
     block = params.Block(b=b, s_q=s_q, h_q=h_q)
@@ -190,12 +278,13 @@ def combine(
         (params.SINK, attn_sink),
     ):
         block.words[word] = _address(tensor)
-    _launch(plan.combine_launch(b=b, s_q=s_q, h_q=h_q, slots=len(out_partial)), bytes(block), device)
+    _launch(plan.combine_launch(b=b, s_q=s_q, h_q=h_q, slots=slots), bytes(block), device)
     return out, lse
 
 
 def cache_append(kv_cache: Tensor, slots: Tensor, nope: Tensor, rope: Tensor, layout: str) -> None:
     """The ``cache_append`` kernel."""
+    arguments.check_addresses(kv_cache=kv_cache, nope=nope, rope=rope)
     device = kv_cache.device
     problems = notices.words(device).data_ptr() + notices.APPEND_PROBLEMS_AT
     addresses = [tensor.data_ptr() for tensor in (kv_cache, nope, rope, slots)]
@@ -208,5 +297,10 @@ def _address(tensor: Tensor | None) -> int:
 
 
 def _launch(launch: plan.Launch, block: bytes, device: torch.device) -> None:
-    with torch.cuda.device(device):
-        device_of(int(device.index)).launch(launch.compiled(), launch.plan, [block])
+    index = int(device.index)
+    launcher = _launcher(launch, len(block), index)
+    if _current_device() == index:
+        launcher(block)
+    else:
+        with torch.cuda.device(index):
+            launcher(block)

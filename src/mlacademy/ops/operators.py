@@ -95,18 +95,27 @@ def sparse_decode(
     need a Hopper GPU; the call joins torch's current stream, does not wait, and may be captured in a CUDA graph.
     Raises ``TypeError`` or ``ValueError`` naming the argument.
     """
-    name = layout if isinstance(layout, str) else layout_named(layout).name
     if softmax_scale.__class__ is not float or not 0.0 < softmax_scale < math.inf:
         softmax_scale = arguments.scale(softmax_scale, layout_named(layout).d_qk)
-    tensors = (q, kv_cache, indices, topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink)
+    name = layout if layout.__class__ is str else layout_named(layout).name
     buffer: Tensor | None = None
     lists: tuple[Any, ...] | None = None
     if metadata is not None:
         if metadata.__class__ is not Metadata:
             raise TypeError(f"metadata must come from ops.schedule, got {type(metadata).__name__}")
         buffer, lists = metadata.buffer, metadata.made_for
+    tensors = (q, kv_cache, indices, topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink)
     try:
-        if not torch.compiler.is_compiling() and q.is_cuda and _plain(q):
+        # On a GPU torch's dispatcher need not be asked where nobody but us would see the call: no tracing, no tensor
+        # subclass, no mode, no transform, no gradient.
+        if (
+            not torch.compiler.is_compiling()
+            and q.__class__ is Tensor
+            and q.is_cuda
+            and not _modes()
+            and _transform() is None
+            and not (q.requires_grad and torch.is_grad_enabled())
+        ):
             return cuda.sparse_decode(*tensors, buffer, name, softmax_scale, lists)
         if lists is not None:
             arguments.check_lists(lists, tensors)
@@ -116,19 +125,6 @@ def sparse_decode(
     arguments.check_tensors(tensors)
     out, lse = _ops.sparse_decode.default(*tensors, buffer, name, softmax_scale)
     return out, lse
-
-
-def _plain(q: Tensor) -> bool:
-    """Whether nobody but us would see the call: no tensor subclass, no mode, no transform, no gradient.
-
-    Then torch's dispatcher, which costs more than everything else, need not be asked.
-    """
-    return (
-        q.__class__ is Tensor
-        and not _modes()
-        and _transform() is None
-        and not (q.requires_grad and torch.is_grad_enabled())
-    )
 
 
 def combine(
