@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from mlacademy import gpu, softmax
+from mlacademy.ops import plan
 
 SOURCE = Path(__file__).parents[2] / "kernels" / "cuda" / "decode" / "combine.cu"
 D_V = 512
@@ -139,3 +140,14 @@ def test_the_same_bits_for_any_number_of_ctas() -> None:
     results = [combined(outs, lse, [0, 7, 40], ctas=ctas)[0] for ctas in (1, 2, 4)]
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize(
+    ("b", "topk", "parts", "groups", "ctas"),
+    [(1, 2048, 66, 4, 128), (2, 128, 66, 1, 128), (16, 2048, 66, 1, 64), (128, 2048, 66, 1, 8), (2000, 64, 66, 1, 1)],
+)
+def test_groups_and_ctas_follow_the_slots_of_a_request(b: int, topk: int, parts: int, groups: int, ctas: int) -> None:
+    merge = plan.decode_launches("V3.2", b=b, s_q=1, h_q=128, parts=parts, topk=topk)[-1]
+    assert merge.kernel == "combine"
+    assert merge.plan.block == (128 * groups, 1, 1)
+    assert merge.plan.grid == (ctas, 1, b)

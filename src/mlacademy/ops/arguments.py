@@ -100,6 +100,13 @@ class DecodeShape:
             b=self.b, s_q=self.s_q, h_q=self.h_q, q_strides=self.q_strides, cache=self.cache, extra=self.extra
         )
 
+    def launches(self, parts: int, checked: bool) -> tuple[plan.Launch, ...]:
+        """The kernels of the call, for a schedule of ``parts`` partitions."""
+        topk = self.topk + self.extra_topk
+        return plan.decode_launches(
+            self.layout.name, b=self.b, s_q=self.s_q, h_q=self.h_q, parts=parts, topk=topk, checked=checked
+        )
+
 
 def decode_shape(layout: CacheLayout, tensors: DecodeTensors) -> DecodeShape:
     """Check the arguments of a sparse decode. Raises ``TypeError`` or ``ValueError`` naming the argument."""

@@ -95,7 +95,7 @@ class Prepared:
         self.words[params.NOTICE] = notices.words(self.device).data_ptr()
         self.scale = 0.0
         self.lock = threading.Lock()
-        launches = plan.decode_launches(layout, b=shape.b, s_q=shape.s_q, h_q=shape.h_q, parts=parts, checked=checked)
+        launches = shape.launches(parts, checked)
         with torch.cuda.device(self.index):
             self.launches = [device.prepare(one.compiled(), one.plan, self.block.address) for one in launches]
 

@@ -132,9 +132,7 @@ def sparse_decode(
         block.words[params.PLANNED_LENGTHS] = start + made.lengths_at
         block.words[params.VERDICT] = at(verdict, "verdict")
     checked = notices.is_checked()
-    launches = plan.decode_launches(
-        shape.layout.name, b=shape.b, s_q=shape.s_q, h_q=shape.h_q, parts=made.parts, checked=checked
-    )
+    launches = shape.launches(made.parts, checked)
     with run.together():
         for launch in launches:
             run.launch(launch, bytes(block))

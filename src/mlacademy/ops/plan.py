@@ -92,10 +92,11 @@ def partitions(sms: int, *, s_q: int = 1, h_q: int = 128) -> int:
 
 
 def decode_launches(
-    layout: str, *, b: int, s_q: int, h_q: int, parts: int, checked: bool = False
+    layout: str, *, b: int, s_q: int, h_q: int, parts: int, topk: int | None = None, checked: bool = False
 ) -> tuple[Launch, ...]:
     """The kernels of one sparse decode, in order; they share one parameter block.
 
+    ``topk``: entries of a request's lists, where they are known: a request has no more slots than blocks.
     Up to 16 or 32 heads run on kernels of that width, more on those for 64 or 128: what is missing is padded inside.
     """
     ctas = head_blocks(h_q)
@@ -107,7 +108,8 @@ def decode_launches(
         file, name = "sparse_decode_few_heads.cu", f"sparse_decode_few_heads_{_short(layout)}_{width}"
         shared = FEW_HEADS_SHARED_BYTES[width][layout]
     decode = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=DECODE_THREADS, cluster=ctas, smem_bytes=shared)
-    merge = combine_launch(b=b, s_q=s_q, h_q=h_q, slots=b + parts, programmatic=True)
+    slots = b + parts if topk is None else min(b + parts, b * -(-topk // BLOCK_TOKENS))
+    merge = combine_launch(b=b, s_q=s_q, h_q=h_q, slots=slots, programmatic=True)
     before = (Launch("check_slots.cu", "check_slots", gpu.LaunchPlan((b, s_q), CHECK_THREADS)),) if checked else ()
     return *before, Launch(file, name, decode), merge
 
