@@ -14,8 +14,8 @@
 // by putting two together, which gives all ends that the walk meets in a logarithm of steps; then every
 // partition and every request looks up its own place.
 //
-// Launch: one CTA of 32 to 1024 threads, dynamic shared memory 12 (b + 1) + 16 (parts + 1)
-// bytes. b and parts are below 65,536, and the costs add up to less than 2^30.
+// Launch: one CTA of 32 to 1024 threads, dynamic shared memory 12 (b + 1) + 16 (parts + 1) bytes. b and parts
+// are below 65,536, and the costs add up to less than 2^29.
 #include "sparse_decode_params.cuh"
 
 using namespace mla;
