@@ -275,7 +275,7 @@ def gather(cache: Tensor, slots: Tensor, layout: CacheLayout, *, out: Tensor | N
         )
     shape = (*slots.shape, layout.d_qk)
     if out is None:
-        out = torch.empty(shape)
+        out = torch.empty(shape, dtype=torch.float32)
     elif out.dtype != torch.float32 or tuple(out.shape) != shape or not out.is_contiguous():
         raise ValueError(
             f"out must be contiguous float32 of the shape {list(shape)}: it is {out.dtype} of {list(out.shape)} "

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,7 +33,8 @@ _current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
 _allocate: Any = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
 _release: Any = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
-_empty: Any = torch._C._dynamo.guards._empty_strided_cuda  # type: ignore[attr-defined]
+_guards: Any = torch._C._dynamo.guards
+_empty: Any = _guards._empty_strided_cuda
 
 
 @functools.cache
@@ -63,12 +65,36 @@ class Launcher:
 _launcher = functools.lru_cache(maxsize=1024)(Launcher)
 
 
+def _same_forms(*tensors: Tensor) -> Callable[..., bool]:
+    """Whether other tensors have the shapes, strides, dtypes, devices and types of these, by torch's own guard."""
+    sizes, strides = [list(tensor.shape) for tensor in tensors], [list(tensor.stride()) for tensor in tensors]
+    guard = _guards.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+    check: Callable[..., bool] = guard.check
+    return check
+
+
+def _never(*tensors: Tensor) -> bool:
+    return False
+
+
 class Prepared:
     """One combination of shapes on one GPU, checked: its parameter block, its launches, the sizes of its memory."""
 
-    def __init__(self, layout: str, tensors: DecodeTensors, buffer: Tensor | None, checked: bool) -> None:
+    def __init__(
+        self,
+        layout: str,
+        tensors: DecodeTensors,
+        buffer: Tensor | None,
+        checked: bool,
+        lists: tuple[Any, ...] | None,
+    ) -> None:
         chosen = cache.layout(layout)
         self.shape = shape = arguments.decode_shape(chosen, tensors)
+        if lists is not None:
+            arguments.check_lists(lists, tensors)
+        self.called_for = (layout, lists, checked)
+        compared = (tensors.q, tensors.kv_cache, tensors.indices)
+        self.fits: Callable[..., bool] = _never if buffer is None else _same_forms(*compared, buffer)
         self.device = tensors.q.device
         self.index = int(self.device.index)
         device = device_of(self.index)
@@ -88,8 +114,6 @@ class Prepared:
         self.num_splits_at = 32 * parts
         self.lengths_at = self.num_splits_at + 4 * (shape.b + 1)
         self.compares = shape.has_lengths or shape.has_extra_lengths
-        given = list(zip(params.INPUTS, tensors, strict=True))
-        self.optional = [(word, at) for at, (word, tensor) in enumerate(given) if at > 2 and tensor is not None]
         self.block = shape.block()
         self.words = self.block.words
         self.words[params.NOTICE] = notices.words(self.device).data_ptr()
@@ -104,9 +128,6 @@ class Prepared:
         shape = self.shape
         numbers = (shape.b, shape.topk, shape.extra_topk, self.parts, plan.OVERHEAD)
         return make_schedule(*numbers, lengths, extra_lengths, self.device)
-
-
-_prepared: dict[tuple[Any, ...], Prepared] = {}
 
 
 def sparse_decode(
@@ -124,39 +145,19 @@ def sparse_decode(
     lists: tuple[Any, ...] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Decode; ``buffer`` is a `Metadata`'s, ``lists`` what it was made for where that is known."""
-    checked = notices.is_checked()
-    key = (
-        q.shape,
-        q.stride(),
-        q.dtype,
-        q.get_device(),
-        kv_cache.shape,
-        kv_cache.stride(),
-        kv_cache.dtype,
-        kv_cache.get_device(),
-        indices.shape,
-        indices.stride(),
-        indices.dtype,
-        indices.get_device(),
-        None if topk_length is None else _form(topk_length),
-        None if extra_kv_cache is None else _form(extra_kv_cache),
-        None if extra_indices is None else _form(extra_indices),
-        None if extra_topk_length is None else _form(extra_topk_length),
-        None if attn_sink is None else _form(attn_sink),
-        None if buffer is None else (buffer.shape, buffer.get_device()),
-        lists,
-        layout,
-        checked,
-    )
-    found = _prepared.get(key)
-    if found is None:
-        tensors = (q, kv_cache, indices, topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink)
-        found = _prepare(key, DecodeTensors(*tensors), buffer, layout, lists, checked)
+    global _latest
+    optional = topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink
+    plain = buffer is not None and topk_length is None and extra_kv_cache is None and attn_sink is None
+    plain = plain and extra_indices is None and extra_topk_length is None
+    call, found = (layout, lists, notices.is_checked()), _latest
+    if found is None or not plain or found.called_for != call or not found.fits(q, kv_cache, indices, buffer):
+        found = _find(DecodeTensors(q, kv_cache, indices, *optional), buffer, *call)
+        if plain:
+            _latest = found
     index = found.index
     if _current_device() != index:
-        lengths = (topk_length, extra_kv_cache, extra_indices, extra_topk_length)
         with torch.cuda.device(index):
-            return sparse_decode(q, kv_cache, indices, *lengths, attn_sink, buffer, layout, scale, lists)
+            return sparse_decode(q, kv_cache, indices, *optional, buffer, layout, scale, lists)
     if buffer is None:
         buffer = found.schedule(topk_length, extra_topk_length)
     out = _empty(found.out_shape, found.out_strides, _BFLOAT16)
@@ -178,18 +179,8 @@ def sparse_decode(
             words[_LSE] = lse.data_ptr()
             words[_OUT_PARTIAL] = scratch
             words[_LSE_PARTIAL] = scratch + found.lse_partial_at
-            if found.optional:
-                tensors = (
-                    q,
-                    kv_cache,
-                    indices,
-                    topk_length,
-                    extra_kv_cache,
-                    extra_indices,
-                    extra_topk_length,
-                    attn_sink,
-                )
-                _write_optional(found, tensors, metadata_at, scratch)
+            if not plain:
+                _write_optional(found, optional, metadata_at, scratch)
             if scale != found.scale:
                 found.block.scale(scale)
                 found.scale = scale
@@ -200,37 +191,38 @@ def sparse_decode(
     return out, lse
 
 
-def _form(tensor: Tensor) -> tuple[Any, ...]:
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()
-
-
-def _write_optional(found: Prepared, tensors: tuple[Any, ...], metadata_at: int, scratch: int) -> None:
+def _write_optional(found: Prepared, optional: tuple[Any, ...], metadata_at: int, scratch: int) -> None:
     """The addresses of lengths, of a second cache and of a sink."""
     words = found.words
-    for word, at in found.optional:
-        words[word] = tensors[at].data_ptr()
+    for word, tensor in zip(params.OPTIONAL, optional, strict=True):
+        words[word] = _address(tensor)
     if words[params.EXTRA_KV] & 15:
-        arguments.check_addresses(extra_kv_cache=tensors[4])
+        arguments.check_addresses(extra_kv_cache=optional[1])
     if found.compares:
         words[params.PLANNED_LENGTHS] = metadata_at + found.lengths_at
         words[params.VERDICT] = scratch + found.verdict_at
 
 
-def _prepare(
-    key: tuple[Any, ...],
-    tensors: DecodeTensors,
-    buffer: Tensor | None,
-    layout: str,
-    lists: tuple[Any, ...] | None,
-    checked: bool,
+_prepared: dict[tuple[Any, ...], Prepared] = {}
+_latest: Prepared | None = None  # of a call without options; most calls are like the one before
+
+
+def _find(
+    tensors: DecodeTensors, buffer: Tensor | None, layout: str, lists: tuple[Any, ...] | None, checked: bool
 ) -> Prepared:
-    made = Prepared(layout, tensors, buffer, checked)
-    if lists is not None:
-        arguments.check_lists(lists, tensors)
-    if len(_prepared) >= _MOST_PREPARED:
-        _prepared.clear()
-    _prepared[key] = made
-    return made
+    """What was prepared for tensors of these forms, or is now."""
+    forms = (
+        None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
+        for tensor in (*tensors, buffer)
+    )
+    key = (*forms, layout, lists, checked)
+    found = _prepared.get(key)
+    if found is None:
+        found = Prepared(layout, tensors, buffer, checked, lists)
+        if len(_prepared) >= _MOST_PREPARED:
+            _prepared.clear()
+        _prepared[key] = found
+    return found
 
 
 def make_schedule(

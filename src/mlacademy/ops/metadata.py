@@ -7,8 +7,7 @@ decode kernel compares these lengths with the ones it is given.
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -34,6 +33,7 @@ class Metadata:
         has_lengths, has_extra_lengths: whether lengths were given.
         parts: partitions.
         buffer: all of it, int32, on the device.
+        made_for: the lists that it fits, the first five.
     """
 
     b: int
@@ -43,6 +43,11 @@ class Metadata:
     has_extra_lengths: bool
     parts: int
     buffer: Tensor
+    made_for: tuple[int, int, int, bool, bool] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        made_for = (self.b, self.topk, self.extra_topk, self.has_lengths, self.has_extra_lengths)
+        object.__setattr__(self, "made_for", made_for)
 
     @classmethod
     def of(cls, buffer: Tensor, b: int) -> Metadata:
@@ -74,8 +79,3 @@ class Metadata:
     def lengths(self) -> Tensor:
         """[2, b]: the lengths that the schedule was made for."""
         return self.buffer[RECORD * self.parts + self.b + 1 :].view(2, self.b)
-
-    @functools.cached_property
-    def made_for(self) -> tuple[int, int, int, bool, bool]:
-        """The lists that it fits: b, topk, extra_topk, and whether lengths of each were given."""
-        return self.b, self.topk, self.extra_topk, self.has_lengths, self.has_extra_lengths
