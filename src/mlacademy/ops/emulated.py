@@ -38,10 +38,15 @@ class Run:
 
     def launch(self, launch: plan.Launch, block: bytes) -> None:
         """Run one kernel and note it."""
-        changed = self._sources.get(launch.source)
-        kernel = launch.compiled() if changed is None else plan.compiled_text(changed, launch.source)[launch.kernel]
-        report = self.device.launch(kernel, launch.plan, [block])
+        report = self.device.launch(self._kernel(launch), launch.plan, [block])
         self.launches.append(Launched(launch.kernel, launch.plan, report))
+
+    def _kernel(self, launch: plan.Launch) -> gpu.Kernel:
+        headers = {name: text for name, text in self._sources.items() if name.endswith(".cuh")}
+        if launch.source not in self._sources and not headers:
+            return launch.compiled()
+        text = self._sources.get(launch.source) or plan.source(launch.source).read_text(encoding="utf-8")
+        return plan.compiled_text(text, launch.source, headers)[launch.kernel]
 
     def together(self) -> AbstractContextManager[None]:
         """Launches inside overlap as far as their plans allow; with a trace they come one after the other."""
@@ -55,10 +60,10 @@ _active: contextvars.ContextVar[Run | None] = contextvars.ContextVar("mlacademy_
 def on(device: str, *, sources: Mapping[str, str] | None = None, **options: Any) -> Iterator[Run]:
     """Inside the block, operators on CPU tensors run the compiled kernels on the emulator instead of the oracle.
 
-    ``options`` are the emulator's: ``check``, ``order``, ``seed``, ``trace=True``, … ``sources`` gives the text that is
-    compiled in place of a kernel's file, by the file's name, to see what a change does. Yields a `Run`. Raises
-    ``ValueError`` for anything but ``"emulator"``, where a call runs otherwise follows from its tensors' device, and
-    for a file that holds no kernels.
+    ``options`` are the emulator's: ``check``, ``order``, ``seed``, ``trace=True``, … ``sources`` gives text in place
+    of files of the decode kernels, by their names (``sparse_decode.cu``, ``fp8_rows.cuh``), to see what a change does.
+    Yields a `Run`. Raises ``ValueError`` for anything but ``"emulator"``, where a call runs otherwise follows from its
+    tensors' device, and for a file that is not there.
     """
     if device != "emulator":
         raise ValueError(f'device must be "emulator", got {device!r}: tensors on a GPU run there without this')

@@ -9,6 +9,7 @@ combine (128, 1, 2) (1, 1, 1) 512 0
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,10 +149,13 @@ def _short(layout: str) -> str:
 
 
 def source(name: str) -> Path:
-    """The path of one file of the decode kernels, such as ``sparse_decode.cu``. Raises ``ValueError`` for others."""
+    """The path of one file of the decode kernels, such as ``sparse_decode.cu`` or ``fp8_rows.cuh``.
+
+    Raises ``ValueError`` for others.
+    """
     folder = header_layer() / "decode"
-    if name not in (kernels := sorted(path.name for path in folder.glob("*.cu"))):
-        raise ValueError(f"there is no decode kernel in a file {name!r}: it must be one of {', '.join(kernels)}")
+    if name not in (files := sorted(path.name for path in folder.glob("*.cu*"))):
+        raise ValueError(f"the decode kernels have no file {name!r}: it must be one of {', '.join(files)}")
     return folder / name
 
 
@@ -161,6 +165,6 @@ def compiled(name: str) -> gpu.Module:
     return gpu.compile(source(name))
 
 
-def compiled_text(text: str, name: str) -> gpu.Module:
-    """The module of a text that stands for such a file and finds the same headers."""
-    return gpu.compile(text, name=name, folders=(header_layer() / "decode",))
+def compiled_text(text: str, name: str, headers: Mapping[str, str]) -> gpu.Module:
+    """The module of a text that stands for such a file and finds the same headers, but for those given as text."""
+    return gpu.compile(text, name=name, headers=headers, folders=(header_layer() / "decode",))
