@@ -150,14 +150,15 @@ def block_cycles(
 
 
 def _port_bytes(heads: int) -> int:
-    """Bytes that a block moves through one SM's shared memory: stores of k and p, operands of both products."""
-    k, v = BLOCK * D_QK * BF16_BYTES, BLOCK * D_V * BF16_BYTES
+    """Bytes that a block moves through one SM's shared memory: what is stored, and the operands of both products."""
+    k, v, q = (BLOCK * D_QK * BF16_BYTES, BLOCK * D_V * BF16_BYTES, heads * D_QK * BF16_BYTES)
     p = BLOCK * heads * BF16_BYTES
     if heads == BLOCK:
         # m64n64k16 reads q and k; the two halves of p times v read their half of v, and one of them p as well.
-        return k + p + (heads * D_QK * BF16_BYTES + k) + (v + p)
-    # Tokens or output columns are the 64 rows of an instruction; q is read once, p for each 64 columns.
-    return k + p + (k + heads * D_QK * BF16_BYTES) + (v + D_V // BLOCK * p)
+        return k + p + (q + k) + (v + p)
+    # Tokens, then columns of the output, are the 64 rows of an instruction: k comes from registers, p is read for
+    # each 64 columns.
+    return v + p + q + (v + D_V // BLOCK * p)
 
 
 def roofline(shape: Shape, machine: Machine = H200, *, convert_cycles: float = OURS) -> Roofline:
