@@ -87,7 +87,7 @@ import json, sys
 target = sys.argv[sys.argv.index("--output") + 1]
 cases = [a for a in sys.argv[1:] if a.startswith(("h", "append"))]
 for case in cases:
-    print("measuring", case)
+    print("measuring", case, "quickly" if "--quick" in sys.argv else "")
 run = json.loads({run!r})
 run["rows"] = [row for row in run["rows"] if row["case"] in cases]
 if cases: open(target, "w").write(json.dumps(run))
@@ -107,7 +107,7 @@ def test_with_a_gpu_the_benchmark_runs_and_its_lines_come_through(
     with_benchmark(folder, monkeypatch)
     said: list[Any] = []
     results = measured.attention(["h128_s1_b1"], say=said.append)
-    assert said == ["measuring h128_s1_b1"]
+    assert said == ["measuring h128_s1_b1 quickly"]
     assert not results.replayed
     assert [row.case for row in results.rows] == ["h128_s1_b1"]
     assert results.origin.startswith("Measured now: A card")
@@ -116,4 +116,4 @@ def test_with_a_gpu_the_benchmark_runs_and_its_lines_come_through(
 def test_a_benchmark_that_fails_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_benchmark(folder, monkeypatch, status=3)
     with pytest.raises(RuntimeError, match=r"benchmarks/attention.py ended with status 3"):
-        measured.attention(["h128_s1_b1"], say=lambda line: None)
+        measured.attention(["h128_s1_b1"], quick=False, say=lambda line: None)

@@ -40,7 +40,7 @@ class Row:
         return None if self.peer_us is None else self.peer_us / self.ours_us
 
     def __str__(self) -> str:
-        peer = "" if self.peer_us is None else f"   FlashMLA {self.peer_us:7.1f}   {self.speedup:4.2f} times as fast"
+        peer = "" if self.peer_us is None else f"   FlashMLA {self.peer_us:7.1f} µs   {self.speedup:4.2f} of its speed"
         return f"{self.case:<20} {self.ours_us:7.1f} µs{peer}"
 
 
@@ -104,14 +104,15 @@ def hopper() -> bool:
     return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 
 
-def attention(cases: Sequence[str] | None = None, *, say: Say = print) -> Results:
+def attention(cases: Sequence[str] | None = None, *, quick: bool = True, say: Say = print) -> Results:
     """The times of ``cases`` (None: all), told line by line through ``say`` as they come.
 
-    On a Hopper GPU the benchmark runs, in a process of its own; elsewhere the kept times are replayed, and the first
-    line says so. Raises ``ValueError`` for a case that does not exist, ``RuntimeError`` where the benchmark fails.
+    On a Hopper GPU the benchmark runs, in a process of its own; ``quick``: with a small cache and few repetitions.
+    Elsewhere the kept times are replayed, and the first line says so. Raises ``ValueError`` for a case that does not
+    exist, ``RuntimeError`` where the benchmark fails.
     """
     if hopper():
-        return _measure(cases, say)
+        return _measure([*(cases or ()), *(["--quick"] if quick else [])], say)
     results = kept()
     chosen = results.rows if cases is None else tuple(_known(results, cases))
     say(f"No Hopper GPU here, so these are not this machine's times. {results.origin}")
@@ -128,11 +129,11 @@ def _known(results: Results, cases: Iterable[str]) -> Iterable[Row]:
             raise ValueError(str(error.args[0])) from None
 
 
-def _measure(cases: Sequence[str] | None, say: Say) -> Results:
+def _measure(arguments: Sequence[str], say: Say) -> Results:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "attention.json"
         script = course_root() / "benchmarks" / "attention.py"
-        command = [sys.executable, "-u", str(script), *(cases or ()), "--output", str(target)]
+        command = [sys.executable, "-u", str(script), *arguments, "--output", str(target)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
