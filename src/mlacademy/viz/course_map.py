@@ -9,7 +9,7 @@ from mlacademy.viz.picture import Picture
 from mlacademy.viz.theme import BLUE, INK
 
 BOX_HEIGHT = 66
-LAST_WRITTEN = 9
+LAST_WRITTEN = 12
 
 
 @dataclass(frozen=True)
