@@ -143,15 +143,21 @@ def test_lengths_fit_in_the_index_list(pattern: str, b: int, topk: int) -> None:
     np.testing.assert_array_equal(lengths, studies.request_lengths(b, topk, pattern, seed=3))
 
 
+def of_the_plan(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in ("partial", "by")}
+
+
 def test_plan_of_the_running_example_is_the_worked_one() -> None:
-    chosen = {k: v for k, v in studies.SPLITS.defaults.items() if k != "partial"}
+    chosen = of_the_plan(studies.SPLITS.defaults)
     plan, ctas = studies.plan_of(**chosen)
     assert (plan.parts, plan.payload, plan.used, ctas) == (66, 6, 4, 2)
     assert plan.num_splits.tolist() == [0, 2, 4]
 
 
 def test_two_query_tokens_take_twice_the_sms() -> None:
-    chosen = {k: v for k, v in studies.SPLITS.preset("H800 / H200, V3.2, b = 128").items() if k != "partial"}
+    chosen = {
+        k: v for k, v in studies.SPLITS.preset("H800 / H200, V3.2, b = 128").items() if k not in ("partial", "by")
+    }
     plan, ctas = studies.plan_of(**(chosen | {"s_q": 2}))
     assert (plan.parts, plan.payload, ctas) == (33, 149, 4)
 

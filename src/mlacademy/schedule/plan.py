@@ -138,6 +138,24 @@ class Schedule:
         """A fresh int32 array ``[parts, 8]``, columns in the order of ``RECORD_FIELDS``: what the kernel gets."""
         return np.array(self._rows, dtype=np.int32)
 
+    def with_records(self, records: npt.ArrayLike, num_splits: npt.ArrayLike) -> Schedule:
+        """The schedule of the same lengths as somebody else cut them, a kernel say; what comes is trusted.
+
+        records ``[parts, 8]``, num_splits ``[b + 1]``, integers.
+        """
+        rows, splits = np.array(records, dtype=np.int32), np.array(num_splits, dtype=np.int32)
+        if rows.shape != (self.parts, len(RECORD_FIELDS)) or splits.shape != (self.b + 1,):
+            raise ValueError(
+                f"records and num_splits must be [{self.parts}, {len(RECORD_FIELDS)}] and [{self.b + 1}] for this "
+                f"schedule, got {list(rows.shape)} and {list(splits.shape)}"
+            )
+        other = Schedule.__new__(Schedule)
+        for name in ("lengths", "num_blocks", "parts", "overhead", "block", "payload"):
+            setattr(other, name, getattr(self, name))
+        other._rows, other.num_splits = [tuple(row) for row in rows.tolist()], splits
+        splits.flags.writeable = False
+        return other
+
     @cached_property
     def _segments(self) -> tuple[Segment, ...]:
         lengths, num_splits = self.lengths.tolist(), self.num_splits.tolist()

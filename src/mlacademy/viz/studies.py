@@ -10,8 +10,10 @@ import numpy as np
 from mlacademy import schedule as scheduling
 from mlacademy.viz.byte_map import token_bytes
 from mlacademy.viz.cache_sizes import compression
+from mlacademy.viz.compiled_plan import compiled, same_cuts
 from mlacademy.viz.e4m3_line import number_line
 from mlacademy.viz.merge_weights import combine_weights
+from mlacademy.viz.numbers import plural
 from mlacademy.viz.picture import Picture
 from mlacademy.viz.softmax_stepper import softmax_steps
 from mlacademy.viz.split_plan import splits
@@ -198,9 +200,16 @@ def plan_of(
 
 def draw_splits(**settings: Any) -> Picture:
     """Draw the schedule for these settings."""
-    model = scheduling.CostModel(partial=settings.pop("partial"))
+    model, by = scheduling.CostModel(partial=settings.pop("partial")), settings.pop("by")
     plan, ctas = plan_of(**settings)
-    return splits(plan, ctas_per_partition=ctas, sms=settings["sms"], model=model)
+    title = None
+    if by == "kernel":
+        library, plan = plan, compiled(plan)
+        verdict = "as by the library" if same_cuts(library, plan) else "NOT as by the library"
+        title = (
+            f"{plural(plan.b, 'request')} on {plural(plan.parts, 'partition')}, cut by the compiled kernel, {verdict}"
+        )
+    return splits(plan, ctas_per_partition=ctas, sms=settings["sms"], model=model, title=title)
 
 
 SPLITS = Study(
@@ -215,6 +224,7 @@ SPLITS = Study(
         Slider("s_q", "query tokens", 1, 1, 4),
         Choice("family", "kernel", "sm90", KERNEL_FAMILIES),
         Slider("partial", "price of a partial", 0.07, 0.0, 1.0, 0.01),
+        Choice("by", "cut by", "library", {"the library": "library", "the compiled kernel, emulated": "kernel"}),
     ),
     presets={
         "the running example: b = 2, top-k 128, 132 SMs": {},
