@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mlacademy import cache
+from mlacademy import cache, schedule
 from mlacademy.cache import CacheLayout
 from mlacademy.ops import params, plan
 from mlacademy.sparse import SLOT_MULTIPLE
@@ -100,12 +100,24 @@ class DecodeShape:
             b=self.b, s_q=self.s_q, h_q=self.h_q, q_strides=self.q_strides, cache=self.cache, extra=self.extra
         )
 
+    def slots(self, parts: int) -> int:
+        """Most partial results that a schedule of ``parts`` partitions leaves; 0 where it certainly cuts no request.
+
+        Without lengths the lists are all equally long, so the schedule is known here.
+        """
+        if self.has_lengths or self.has_extra_lengths:
+            return self.b + parts
+        lengths = schedule.effective_lengths(self.b, self.topk, extra_topk=self.extra_topk or None)
+        made = schedule.schedule(lengths, parts, overhead=plan.OVERHEAD)
+        return int(made.num_splits[-1]) if made.split_requests else 0
+
     def launches(self, parts: int, checked: bool) -> tuple[plan.Launch, ...]:
-        """The kernels of the call, for a schedule of ``parts`` partitions."""
+        """The kernels of the call, for a schedule of ``parts`` partitions. Nothing is merged where nothing is cut."""
         topk = self.topk + self.extra_topk
-        return plan.decode_launches(
+        launches = plan.decode_launches(
             self.layout.name, b=self.b, s_q=self.s_q, h_q=self.h_q, parts=parts, topk=topk, checked=checked
         )
+        return launches if self.slots(parts) else launches[:-1]
 
 
 def decode_shape(layout: CacheLayout, tensors: DecodeTensors) -> DecodeShape:

@@ -104,13 +104,13 @@ class Prepared:
             arguments.check_metadata(buffer, tensors.q, shape.b)
             parts = Metadata.of(buffer, shape.b).parts
         self.parts = parts
-        rows, slots = shape.s_q * shape.h_q, shape.b + parts
+        rows, slots = shape.s_q * shape.h_q, shape.slots(parts)
         self.out_shape = (shape.b, shape.s_q, shape.h_q, chosen.d_v)
         self.out_strides = (rows * chosen.d_v, shape.h_q * chosen.d_v, chosen.d_v, 1)
         self.lse_shape, self.lse_strides = (shape.b, shape.h_q, shape.s_q), (rows, 1, shape.h_q)
         self.lse_partial_at = slots * rows * chosen.d_v * 4
         self.verdict_at = self.lse_partial_at + slots * rows * 4
-        self.scratch_bytes = self.verdict_at + 4
+        self.scratch_bytes = self.verdict_at + 4 if slots else 0
         self.num_splits_at = 32 * parts
         self.lengths_at = self.num_splits_at + 4 * (shape.b + 1)
         self.compares = shape.has_lengths or shape.has_extra_lengths
@@ -166,7 +166,7 @@ def sparse_decode(
     if (q_at | kv_at) & 15:
         arguments.check_addresses(q=q, kv_cache=kv_cache)
     stream = _current_stream(index)
-    scratch = _allocate(found.scratch_bytes, stream)
+    scratch = _allocate(found.scratch_bytes, stream) if found.scratch_bytes else 0
     try:
         with found.lock:
             words = found.words
@@ -187,7 +187,8 @@ def sparse_decode(
             for launch in found.launches:
                 launch(stream)
     finally:
-        _release(scratch)  # torch gives it to later work of this stream alone
+        if scratch:
+            _release(scratch)  # torch gives it to later work of this stream alone
     return out, lse
 
 

@@ -117,12 +117,12 @@ def sparse_decode(
             and not (q.requires_grad and torch.is_grad_enabled())
         ):
             return cuda.sparse_decode(*tensors, buffer, name, softmax_scale, lists)
-        if lists is not None:
-            arguments.check_lists(lists, tensors)
     except AttributeError:
         arguments.check_tensors(tensors)
         raise
     arguments.check_tensors(tensors)
+    if lists is not None:
+        arguments.check_lists(lists, tensors)
     out, lse = _ops.sparse_decode.default(*tensors, buffer, name, softmax_scale)
     return out, lse
 
