@@ -11,14 +11,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mlacademy import cache, ops
 
-LENGTHS = torch.tensor([128, 3], dtype=torch.int32)
+LENGTHS = torch.tensor([64, 3], dtype=torch.int32)
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 def decode_arguments(**options: Any) -> tuple[Any, ...]:
-    inputs = decode_inputs(cache.V32, b=2, s_q=2, h_q=64, **options)
-    metadata = ops.schedule(2, 128, s_q=2, topk_length=LENGTHS).buffer
-    lists = (inputs.q, inputs.kv_cache, inputs.indices, LENGTHS, None, None, None, torch.zeros(64))
+    inputs = decode_inputs(cache.V32, b=2, s_q=2, h_q=5, topk=64, page=8, **options)
+    metadata = ops.schedule(2, 64, s_q=2, topk_length=LENGTHS).buffer
+    lists = (inputs.q, inputs.kv_cache, inputs.indices, LENGTHS, None, None, None, torch.zeros(5))
     return *lists, metadata, "V3.2", SCALE
 
 
@@ -38,7 +38,7 @@ def test_opcheck(name: str) -> None:
 
 
 def test_opcheck_of_the_schedule() -> None:
-    lengths = (LENGTHS, None, 2, 128, 0, 66)
+    lengths = (LENGTHS, None, 2, 64, 0, 66)
     torch.library.opcheck(torch.ops.mlacademy.schedule, lengths, {"device": torch.device("cpu")})
 
 
@@ -61,8 +61,8 @@ def test_a_step_compiles_as_one_graph(dynamic: bool) -> None:
         out, lse = ops.sparse_decode(q * 2, kv, indices, softmax_scale=SCALE, topk_length=LENGTHS, metadata=metadata)
         return out + 1, lse
 
-    inputs = decode_inputs(cache.V32, b=2)
-    metadata = ops.schedule(2, 128, topk_length=LENGTHS)
+    inputs = decode_inputs(cache.V32, b=2, h_q=5, topk=64)
+    metadata = ops.schedule(2, 64, topk_length=LENGTHS)
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=dynamic)
     arguments = (inputs.q, inputs.kv_cache, inputs.indices, metadata)
     for got, wanted in zip(compiled(*arguments), step(*arguments), strict=True):
@@ -72,7 +72,7 @@ def test_a_step_compiles_as_one_graph(dynamic: bool) -> None:
 def test_an_append_and_its_schedule_compile_as_one_graph() -> None:
     def step(kv: torch.Tensor, slots: torch.Tensor, nope: torch.Tensor, rope: torch.Tensor) -> torch.Tensor:
         ops.cache_append(kv, slots, nope * 2, rope)
-        return ops.schedule(2, 128, topk_length=LENGTHS).records
+        return ops.schedule(2, 64, topk_length=LENGTHS).records
 
     torch.compiler.reset()
     generator = torch.Generator().manual_seed(1)
