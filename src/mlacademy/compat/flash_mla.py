@@ -57,6 +57,7 @@ class FlashMLASchedMeta:
     num_splits: Tensor | None = None
     _made: ops.Metadata | None = field(default=None, repr=False)
     _seen: tuple[Any, ...] = field(default=(), repr=False)
+    _layout: str = field(default="", repr=False)
 
 
 def get_mla_metadata(*args: Any, **kwargs: Any) -> tuple[FlashMLASchedMeta, None]:
@@ -96,16 +97,13 @@ def flash_mla_with_kvcache(
         attn_sink: float32 [h_q]. topk_length, extra_topk_length: int32 [b].
     Returns: out bfloat16 [b, s_q, h_q, 512], lse float32 [b, h_q, s_q], natural log.
     """
-    tensors = (q, k_cache, indices, extra_k_cache, extra_indices_in_kvcache)
+    schedule, tensors = tile_scheduler_metadata, (q, k_cache, indices, extra_k_cache, extra_indices_in_kvcache)
     flags = (head_dim_v, num_splits, causal, is_fp8_kvcache)
-    seen = (*[None if tensor is None else getattr(tensor, "shape", None) for tensor in tensors], *flags)
-    schedule = tile_scheduler_metadata
-    if schedule.__class__ is FlashMLASchedMeta and schedule._seen == seen:
-        metadata, config = schedule._made, schedule.config
-    else:
-        metadata, config = None, _config(schedule, flags, tensors)
-        if schedule.have_initialized:
-            metadata = schedule._made
+    seen = (*map(_shape, tensors), flags)
+    known = schedule.__class__ is FlashMLASchedMeta and schedule._seen == seen
+    if not known:
+        config = _config(schedule, flags, tensors)
+    metadata = schedule._made
     try:
         if metadata is None:
             metadata = _schedule(tensors, topk_length, extra_topk_length)
@@ -113,7 +111,7 @@ def flash_mla_with_kvcache(
             q,
             k_cache,
             indices,  # type: ignore[arg-type]
-            layout=_LAYOUTS[q.shape[-1]],
+            layout=schedule._layout if known else _LAYOUTS[q.shape[-1]],
             softmax_scale=softmax_scale,
             topk_length=topk_length,
             extra_kv_cache=extra_k_cache,
@@ -124,10 +122,15 @@ def flash_mla_with_kvcache(
         )
     except (TypeError, ValueError) as error:
         raise type(error)(_in_these_names(str(error))) from None
-    if schedule._seen != seen:
-        schedule.have_initialized, schedule.config, schedule._made, schedule._seen = True, config, metadata, seen
+    if not known:
+        schedule.have_initialized, schedule.config = True, config
         schedule.tile_scheduler_metadata, schedule.num_splits = metadata.records, metadata.num_splits
+        schedule._made, schedule._seen, schedule._layout = metadata, seen, _LAYOUTS[q.shape[-1]]
     return out, lse
+
+
+def _shape(tensor: Any) -> Any:
+    return None if tensor is None else getattr(tensor, "shape", None)
 
 
 def _config(schedule: FlashMLASchedMeta, flags: tuple[Any, ...], tensors: tuple[Any, ...]) -> FlashMLASchedMeta.Config:

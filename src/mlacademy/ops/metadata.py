@@ -24,7 +24,7 @@ def parts_of(size: int, b: int) -> int:
     return (size - 3 * b - 1) // RECORD
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Metadata:
     """What `schedule` returns; may serve every decode whose lengths are the same.
 
@@ -43,7 +43,7 @@ class Metadata:
     has_extra_lengths: bool
     parts: int
     buffer: Tensor
-    made_for: tuple[int, int, int, bool, bool] = field(init=False, repr=False, compare=False)
+    made_for: tuple[int, int, int, bool, bool] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         made_for = (self.b, self.topk, self.extra_topk, self.has_lengths, self.has_extra_lengths)
