@@ -48,15 +48,16 @@ def run_cases(emulated: bool) -> int:
     return wrong
 
 
-def filters() -> list[str]:
-    """Options that keep the tools from torch's own kernels, where this version has them."""
-    said = subprocess.run(["compute-sanitizer", "--help"], capture_output=True, text=True, check=True).stdout
-    return [part for name in KERNELS for part in ("--kernel-regex", f"kns={name}")] if "--kernel-regex" in said else []
+def options_of(tool: str) -> list[str]:
+    """Options that keep a tool from torch's own kernels; racecheck follows an order through several barriers too."""
+    options = ["--tool", tool, "--report-api-errors", "no"]
+    options += [part for name in KERNELS for part in ("--kernel-name", f"kns={name}")]
+    return options + (["--racecheck-indirect-barrier-dependency", "yes"] if tool == "racecheck" else [])
 
 
 def under(tool: str, log: Path | None, limit: float) -> tuple[list[dict[str, Any]], int]:
     """The cases under one tool: a row each, and the number of errors that the tool sums up to (-1: no summary)."""
-    command = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", *filters()]
+    command = ["compute-sanitizer", *options_of(tool)]
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     began = time.perf_counter()
     done = subprocess.run(

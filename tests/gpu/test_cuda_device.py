@@ -163,9 +163,15 @@ def test_plan_becomes_launch_attributes(fake: FakeDriver) -> None:
     allowed = [(arguments[1].name, arguments[2]) for name, arguments in fake.calls if name == "cuFuncSetAttribute"]
     assert allowed == [
         ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 49_153),
-        ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 49_152),
         ("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1),
     ]
+
+
+def test_a_small_plan_leaves_a_prepared_large_one_its_shared_memory(fake: FakeDriver) -> None:
+    device, kernel = Device("cuda"), Module.from_ptx(PTX)["k"]
+    for smem_bytes in (1120, 68, 0, 1120, 2000, 1120):
+        device.launch(kernel, LaunchPlan(1, 32, smem_bytes=smem_bytes), (None, None, 0))
+    assert [arguments[2] for name, arguments in fake.calls if name == "cuFuncSetAttribute"] == [1120, 2000]
 
 
 def test_module_is_loaded_once_whatever_object_carries_it(fake: FakeDriver) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlacademy.gpu.device import Device, LaunchReport
@@ -126,7 +126,7 @@ class CudaDevice(Device):
         """The loaded kernel, allowed the shared memory and the cluster that ``plan`` wants."""
         module = kernel.module
         if module.ptx not in self._loaded:
-            self._loaded[module.ptx] = _Loaded(_load(module), {})
+            self._loaded[module.ptx] = _Loaded(_load(module))
         loaded = self._loaded[module.ptx]
         if kernel.name not in loaded.functions:
             loaded.functions[kernel.name] = ask(
@@ -134,9 +134,12 @@ class CudaDevice(Device):
             )
         function = loaded.functions[kernel.name]
         names, doing = driver().CUfunction_attribute, f"preparing {kernel.base_name}"
-        if plan.smem_bytes:  # the limit without it is for static and dynamic shared memory together
+        # The limit without it is for static and dynamic shared memory together. It is never lowered: an earlier plan may
+        # have been prepared.
+        if plan.smem_bytes > loaded.allowed_bytes.get(kernel.name, 0):
             name = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             ask("cuFuncSetAttribute", function, name, plan.smem_bytes, doing=doing)
+            loaded.allowed_bytes[kernel.name] = plan.smem_bytes
         if plan.ctas_per_cluster > PORTABLE_CLUSTER:
             name = names.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             ask("cuFuncSetAttribute", function, name, 1, doing=doing)
@@ -145,10 +148,11 @@ class CudaDevice(Device):
 
 @dataclass
 class _Loaded:
-    """A module on the GPU and the kernels found in it so far."""
+    """A module on the GPU, the kernels found in it so far, and the dynamic shared memory that each may have."""
 
     module: Any
-    functions: dict[str, Any]
+    functions: dict[str, Any] = field(default_factory=dict)
+    allowed_bytes: dict[str, int] = field(default_factory=dict)
 
 
 def _load(module: Module) -> Any:
