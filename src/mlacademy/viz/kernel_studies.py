@@ -118,7 +118,7 @@ BOUNDS = Study(
         Stops("h_q", "query heads", 128, (16, 32, 64, 128)),
         Slider("s_q", "query tokens", 1, 1, 4),
         Stops("topk", "slots a list", 2048, (64, 128, 256, 512, 1024, 2048, 4096)),
-        Slider("convert_cycles", "conversion, cycles", roofline.OURS, 5, 100),
+        Slider("convert_cycles", "cycles/token", roofline.OURS, 5, 100),
         Choice("card", "card", "H200, as measured", {name: name for name in CARDS}),
     ),
     presets={
