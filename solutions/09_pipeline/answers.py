@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from mlacademy import notebooks
+from mlacademy import gpu, notebooks
+from mlacademy.gpu import samples
 from mlacademy.grading.answers import right, wrong
 
 NOTEBOOK = Path(__file__).with_name("09_pipeline.ipynb")
@@ -568,3 +569,95 @@ def merge_overflow():
         ("log2f(whole) + largest", "log2f(whole)"),
         ("* sink[head] - largest", "* sink[head]"),
     )
+
+
+# 09.5
+
+
+@right("09.5", "a row a block")
+def pipeline(blocks, fill, scores, softmax, output, buffers):
+    log = []
+    for block in range(blocks):
+        room = log[block - buffers][2] + output if block >= buffers else 0
+        start = max(room, log[-1][0] + fill if log else 0)
+        made = max(log[-1][2] + output if log else 0, start + fill)
+        log.append((start, made, made + scores + softmax))
+    return tuple(list(column) for column in zip(*log, strict=True))
+
+
+@right("09.5", "as recursions")
+def pipeline_recursive(blocks, fill, scores, softmax, output, buffers):
+    def ended(i):
+        return weighing(i) + output if i >= 0 else 0
+
+    def storing(i):
+        return max(storing(i - 1) + fill, ended(i - buffers)) if i else 0
+
+    def scoring(i):
+        return max(storing(i) + fill, ended(i - 1))
+
+    def weighing(i):
+        return scoring(i) + scores + softmax
+
+    return tuple([step(i) for i in range(blocks)] for step in (storing, scoring, weighing))
+
+
+def walk(
+    blocks, fill, scores, softmax, output, *, room=lambda ends, i: 0, gap=None, freed=None, queue=True, serial=True
+):
+    """The times of a pipeline in which something may be mistaken."""
+    begins, ends, gone = ([], [], []), [], []
+    for i in range(blocks):
+        before = begins[0][-1] + fill if begins[0] and serial else 0
+        begins[0].append(max(before, room(gone, i)))
+        ready = begins[0][-1] + fill
+        if queue:
+            begins[1].append(max(ready, ends[-1] if ends else 0))
+        else:
+            begins[1].append(max(ready, begins[1][-1] + scores if begins[1] else 0))
+        after = begins[1][-1] + scores + (softmax if gap is None else gap)
+        begins[2].append(max(after, ends[-1] if ends and not queue else 0))
+        ends.append(begins[2][-1] + output)
+        gone.append(ends[-1] if freed is None else begins[1][-1] + scores)
+    return begins
+
+
+def behind(buffers):
+    return lambda gone, i: gone[i - buffers] if i >= buffers else 0
+
+
+@wrong("09.5", "one buffer", says="as if there were one buffer")
+def pipeline_one_buffer(blocks, fill, scores, softmax, output, buffers):
+    return walk(blocks, fill, scores, softmax, output, room=behind(1))
+
+
+@wrong("09.5", "no end of buffers", says="never waits for a buffer")
+def pipeline_endless(blocks, fill, scores, softmax, output, buffers):
+    return walk(blocks, fill, scores, softmax, output)
+
+
+@wrong("09.5", "free after the scores", says="read once more, as values")
+def pipeline_free_early(blocks, fill, scores, softmax, output, buffers):
+    return walk(blocks, fill, scores, softmax, output, room=behind(buffers), freed="scores")
+
+
+@wrong("09.5", "all gathered at once", says="one after the other")
+def pipeline_parallel_gather(blocks, fill, scores, softmax, output, buffers):
+    return walk(blocks, fill, scores, softmax, output, room=behind(buffers), serial=False)
+
+
+@wrong("09.5", "no softmax", says="The softmax is missing")
+def pipeline_no_softmax(blocks, fill, scores, softmax, output, buffers):
+    return walk(blocks, fill, scores, softmax, output, room=behind(buffers), gap=0)
+
+
+@wrong("09.5", "two things at once", says="They take one job after the other")
+def pipeline_no_queue(blocks, fill, scores, softmax, output, buffers):
+    return walk(blocks, fill, scores, softmax, output, room=behind(buffers), queue=False)
+
+
+@wrong("09.5", "measures instead", says="write that yourself")
+def pipeline_measured(blocks, fill, scores, softmax, output, buffers):
+    report, *_ = samples.run("wgmma_ring", gpu.Device("emulator"), trace=True)
+    begins = [int(t) for t in report.trace.operations.t_start[:blocks]]
+    return begins, begins, begins

@@ -144,8 +144,7 @@ MERGE = CudaExercise(
         KernelMistake(
             "outside",
             "An index leaves its array. Slot s of a head lies at s · heads + head, a request's output at request · "
-            "heads + "
-            "head.",
+            "heads + head.",
             (
                 "Which of your indices grows with the slot, and which with the request?",
                 "part and lse_log2 go by slots, out and lse by requests.",

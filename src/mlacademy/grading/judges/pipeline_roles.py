@@ -112,8 +112,7 @@ THREE_ROLES = CudaExercise(
         KernelMistake(
             "k not fenced",
             "gather stores k with ordinary instructions and wgmma reads it another way: the proxy fence between them "
-            "is "
-            "missing.",
+            "is missing.",
             (
                 "Stores of threads and reads of wgmma go through different proxies.",
                 "Every thread that stored fences, before it says that the block is there.",
@@ -124,8 +123,7 @@ THREE_ROLES = CudaExercise(
         KernelMistake(
             "p not fenced",
             "scores stores p with ordinary instructions and wgmma reads it another way: the proxy fence between them "
-            "is "
-            "missing.",
+            "is missing.",
             (
                 "You fenced k. What else is stored by threads and multiplied?",
                 "Every thread that stored p fences, before it says that p is complete.",
@@ -247,8 +245,7 @@ THREE_ROLES = CudaExercise(
         KernelMistake(
             "k not ready",
             "A block is multiplied before it has been stored: nothing makes scores wait for k_full, or k_full comes "
-            "before "
-            "the stores.",
+            "before the stores.",
             (
                 "How does scores know that the block is there?",
                 "k_full[stage] ends a phase when all threads of gather have stored, fenced and arrived.",
@@ -272,8 +269,7 @@ THREE_ROLES = CudaExercise(
         KernelMistake(
             "parity",
             "You wait for the wrong phase: a buffer is used every second block, so that its phases have parity 0, 0, "
-            "1, 1, 0 "
-            "… seen from the blocks.",
+            "1, 1, 0 … seen from the blocks.",
             (
                 "Write down stage and round of blocks 0 to 5.",
                 "The stage is block % 2, the round block / 2; the round's lowest bit is the parity of k_full.",
@@ -306,7 +302,6 @@ THREE_ROLES = CudaExercise(
         "gather: wait for k_empty, fill, fence, arrive at k_full. Then find the same four steps for p.",
         "For each wait write down who arrives, how often, and for which phase. k_empty has two roles that arrive.",
         "scores: wait k_full, make, arrive k_empty, wait kFree (not for block 0), store, fence, arrive kReady. "
-        "values: wait "
-        "kReady, add, arrive k_empty, arrive kFree (not after the last).",
+        "values: wait kReady, add, arrive k_empty, arrive kFree (not after the last).",
     ),
 )

@@ -139,8 +139,7 @@ CONVERT_ROWS = CudaExercise(
         KernelMistake(
             "misaligned",
             "An access of 16 bytes needs an address that is a multiple of 16. A piece is 16 bytes of shared memory, "
-            "and 8 "
-            "codes are only 8 bytes of the row.",
+            "and 8 codes are only 8 bytes of the row.",
             (
                 "Which of your addresses is a multiple of 8 only?",
                 "16 codes are one load of 16 bytes and two pieces of 8 bf16 values.",
@@ -260,7 +259,6 @@ CONVERT_ROWS = CudaExercise(
         "Those are pieces 2 part and 2 part + 1 of column block c, at places j ⊕ (token mod 8); their scale is number "
         "c / 2.",
         "for c in 0 … 7: 16 codes, times scales[c / 2], two puts at &tile[c][token][8 * (j ^ token % 8)]; then RoPE "
-        "pieces "
-        "part and part + 4 of block 8.",
+        "pieces part and part + 4 of block 8.",
     ),
 )

@@ -262,7 +262,6 @@ SOFTMAX_STEP = CudaExercise(
         "Three passes over the 32 registers: mask and maximum, then the quad and the factor, then weights and sum.",
         "Row by side = i / 2 % 2. The maximum needs two shuffles, with 1 and with 2; the sum needs none here.",
         "next = fmaxf(m, quad maximum); factor = exp2f(m - next); m = next; s[i] = exp2f(s[i] - m); sum = sum * "
-        "factor + "
-        "added.",
+        "factor + added.",
     ),
 )
