@@ -279,6 +279,21 @@ __device__ __forceinline__ void wgmma_m64n64k16_f32_bf16(float (&d)[32], const u
         : "memory");
 }
 template <int kTransB = 0>
+__device__ __forceinline__ void wgmma_m64n128k16_f32_bf16(float (&d)[64], const uint32_t (&a)[4], uint64_t b,
+                                                          bool accumulate) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %69, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " MLA_TEXT_64
+        ", {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n"
+        "}"
+        : MLA_OUT_64(d, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(accumulate)),
+          "n"(kTransB)
+        : "memory");
+}
+template <int kTransB = 0>
 __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(float (&d)[128], const uint32_t (&a)[4], uint64_t b,
                                                           bool accumulate) {
     asm volatile(

@@ -3,9 +3,11 @@
 #include "bulk.cuh"
 #include "cluster.cuh"
 #include "convert.cuh"
+#include "cp_async.cuh"
 #include "fence.cuh"
 #include "griddepcontrol.cuh"
 #include "mbarrier.cuh"
+#include "memory.cuh"
 #include "named_barrier.cuh"
 #include "setmaxnreg.cuh"
 #include "tma.cuh"
@@ -46,6 +48,7 @@ extern "C" __global__ void every_copy(const __grid_constant__ CUtensorMap map, u
     Mbarrier* barrier = &shared.barrier;
     uint8_t* tile = shared.bytes;
     prefetch_tensormap(&map);
+    cp_async_cg_16(tile, global, sums != nullptr);
     cp_async_bulk_prefetch_l2(global, 16);
     cp_async_bulk_shared_global(tile, global, 16, barrier);
     cp_async_bulk_shared_global_multicast(tile, global, 16, barrier, 3);
@@ -68,6 +71,14 @@ extern "C" __global__ void every_copy(const __grid_constant__ CUtensorMap map, u
     cp_async_bulk_commit_group();
     cp_async_bulk_wait_group_read<1>();
     cp_async_bulk_wait_group<0>();
+}
+
+extern "C" __global__ void every_plain_access(const uint8_t* global) {
+    __shared__ uint4 word;
+    const uint2 two = ld_global_nc_v2_u32(global);
+    uint4 four = ld_global_nc_v4_u32(global);
+    four.x += ld_global_nc_u16(global) + ld_global_nc_u32(global) + two.x;
+    st_shared_v4_u32(smem_address(&word), four);
 }
 
 extern "C" __global__ void every_cluster_access(uint32_t* out, float* sums) {
@@ -169,6 +180,7 @@ extern "C" __global__ void __launch_bounds__(128) every_wgmma(float* out) {
     finish(d64, out);
     wgmma_fence(d128);
     wgmma_m64n128k16_f32_bf16(d128, a, b, false);
+    wgmma_m64n128k16_f32_bf16<1>(d128, fragment, b, true);
     wgmma_m64n128k32_f32_e4m3(d128, a, b, true);
     finish(d128, out);
     wgmma_fence(d256);

@@ -39,7 +39,7 @@ def test_every_wrapper_is_called_by_the_test_kernel() -> None:
 @pytest.mark.usefixtures("compiler")
 def test_every_wrapper_assembles() -> None:
     module = gpu.compile(EVERY)
-    assert len(module.kernels) == 7
+    assert len(module.kernels) == 8
     serialised = [one.message for one in module.warnings]  # four accumulators at once do not fit into registers
     assert all("every_wgmma" in message for message in serialised)
 
@@ -71,7 +71,8 @@ def test_wrapper_that_waits_fences_or_signals_tells_the_compiler() -> None:
     for header in HEADERS:
         text = (header_layer() / header).read_text(encoding="utf-8")
         for statement in re.findall(r"asm volatile\((.*?)\);", text, flags=re.DOTALL):
-            if '"memory"' not in statement and "setmaxnreg" not in statement:
+            reads_constants = "ld.global.nc" in statement  # what nobody writes while a kernel runs
+            if '"memory"' not in statement and "setmaxnreg" not in statement and not reads_constants:
                 silent.append((header, statement[:60]))
     assert not silent
 

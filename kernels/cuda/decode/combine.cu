@@ -14,6 +14,7 @@
 // Launch: grid (CTAs for the heads of a query, s_q, b), block 128, 256 or 512. May be launched with
 // programmatic serialisation: it waits for the decode kernel before it reads what that writes. One CTA waits
 // even where it has nothing to do, so that this kernel never ends before the other one.
+#include "attention_tile.cuh"
 #include "convert.cuh"
 #include "griddepcontrol.cuh"
 #include "sparse_decode_params.cuh"
@@ -22,9 +23,6 @@ using namespace mla;
 
 constexpr int32_t kColumns = 128, kMaxGroups = 4;  // threads of a group
 constexpr int32_t kBatch = 8;                      // slots that a thread reads at once
-constexpr float kInfinity = __builtin_bit_cast(float, 0x7F800000u);
-constexpr float kMinusHuge = -1e30f;  // a maximum before any slot: finite, as its differences must be
-constexpr float kLn2 = 0.69314718055994531f, kLog2E = 1.4426950408889634f;
 
 // What some slots come to, for four columns of a head: sum(2^(lse - top) * out), sum(2^(lse - top)), and the
 // largest lse.

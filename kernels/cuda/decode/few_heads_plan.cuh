@@ -2,19 +2,15 @@
 // thread has.
 #pragma once
 
+#include "attention_tile.cuh"
 #include "mbarrier.cuh"
 #include "sparse_decode_params.cuh"
 
 namespace mla {
 
-constexpr uint32_t kTokens = 64, kWidth = 512, kWarps = 4;
-constexpr uint32_t kColumnBlock = kTokens * 128;  // 64 rows of 64 bfloat16
+constexpr uint32_t kWarps = 4;
 constexpr uint32_t kValueBlocks = kWidth / 64;
 constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
-constexpr float kMinusHuge = -1e30f;  // a maximum before any score: finite, as its differences must be
-constexpr float kLazy = 8.0f;         // log2 units a maximum may grow before the output is rescaled
-constexpr float kInfinity = __builtin_bit_cast(float, 0x7F800000u);
-constexpr float kLn2 = 0.69314718055994531f, kLog2E = 1.4426950408889634f;
 
 template <class Layout, uint32_t kHeads>
 struct SharedPlan {
@@ -29,11 +25,6 @@ struct SharedPlan {
     PartitionRecord record;
     Mbarrier q_full[2], v_full[2], v_empty[2];
 };
-
-// Where chunk `chunk` (16 bytes) of row `row` of a column block lies under swizzle 128B.
-__device__ __forceinline__ uint32_t swizzled(uint32_t row, uint32_t chunk) {
-    return row * 128 + ((chunk ^ (row & 7)) << 4);
-}
 
 // A thread's accumulators of n heads belong to n / 4 heads: these two, in each group of eight.
 __device__ __forceinline__ uint32_t head_of(uint32_t pair, uint32_t lane) {

@@ -18,6 +18,15 @@ __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
     return product;
 }
 
+// Four bytes, each a byte of `from` or, where the selector's digit has its top bit set, copies of that byte's
+// sign.
+// section: prmt; from sm_20
+__device__ __forceinline__ uint32_t prmt(uint32_t from, uint32_t selector) {
+    uint32_t bytes;
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(bytes) : "r"(from), "r"(selector));
+    return bytes;
+}
+
 // A float32 rounded to bfloat16, in both halves.
 __device__ __forceinline__ uint32_t both_halves_bf16(float value) {
     uint32_t pair;
@@ -30,10 +39,10 @@ constexpr uint32_t kTwoTo120 = 0x7B807B80u;  // bfloat16 2^120, twice
 // Four codes, lowest byte first, times `scale` (a bfloat16 in both halves): two registers of two bfloat16.
 __device__ __forceinline__ void e4m3x4_to_bf16x4(uint32_t codes, uint32_t scale, uint32_t& low,
                                                  uint32_t& high) {
-    // A code in the upper byte of each half; then the sign stays and the other seven bits move down by four.
-    const uint32_t first = __byte_perm(codes, 0, 0x1404), second = __byte_perm(codes, 0, 0x3424);
-    const uint32_t a = (first & 0x80008000u) | (first >> 4 & 0x07F007F0u);
-    const uint32_t b = (second & 0x80008000u) | (second >> 4 & 0x07F007F0u);
+    // A code in the lower byte of each half under eight copies of its sign; a move up by four puts sign,
+    // exponent and mantissa into their places.
+    const uint32_t a = prmt(codes, 0x9180) << 4 & 0x87F087F0u;
+    const uint32_t b = prmt(codes, 0xB3A2) << 4 & 0x87F087F0u;
     low = mul_bf16x2(mul_bf16x2(a, kTwoTo120), scale);
     high = mul_bf16x2(mul_bf16x2(b, kTwoTo120), scale);
 }

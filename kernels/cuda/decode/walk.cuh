@@ -50,6 +50,7 @@ struct Block {
 struct Walk {
     Work work;
     int32_t block, end, in_main, length, extra_length;
+    bool first;  // block of its request here
 
     __device__ Walk(const SparseDecodeParams& params, const PartitionRecord& record)
         : work{&record, record.begin_req} {
@@ -59,28 +60,30 @@ struct Walk {
         block = work.begin(), end = work.end(params), in_main = work.main_blocks(params);
         length = list_length(params.cache, work.request);
         extra_length = list_length(params.extra, work.request);
+        first = true;
     }
+    __device__ bool there() const { return block < end; }
+    __device__ bool extra() const { return block >= in_main; }  // of the second cache
     __device__ void step(const SparseDecodeParams& params, uint32_t blocks) {
 #pragma unroll 1
-        while (blocks-- > 0 && work.there()) {
-            if (++block < end) continue;
+        while (blocks-- > 0 && there()) {
+            first = false;
+            if (++block < end || work.last()) continue;
             ++work.request;
-            if (work.there()) enter(params);
+            enter(params);
         }
     }
     // The places `place` and every `apart` further of the block.
     template <uint32_t kPlaces>
     __device__ Block<kPlaces> look(const SparseDecodeParams& params, int32_t place, int32_t apart) const {
         Block<kPlaces> found;
-        const bool there = work.there();
-        found.request = there ? work.request : -1;
-        found.first = block == work.begin();
-        found.extra = block >= in_main;
+        found.request = there() ? work.request : -1;
+        found.first = first, found.extra = extra();
         const CacheView& view = found.extra ? params.extra : params.cache;
         const int32_t* const list =
             view.indices + work.request * view.index_stride_b + blockIdx.y * view.index_stride_s;
         place += 64 * (found.extra ? block - in_main : block);
-        const int32_t places = !there ? 0 : found.extra ? extra_length : length;
+        const int32_t places = !there() ? 0 : found.extra ? extra_length : length;
 #pragma unroll
         for (uint32_t i = 0; i < kPlaces; ++i, place += apart)
             found.index[i] = place < places ? __ldg(list + place) : -1;

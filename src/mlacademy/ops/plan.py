@@ -2,7 +2,7 @@
 
 >>> for launch in decode_launches("V3.2", b=2, s_q=1, h_q=128, parts=partitions(132)):
 ...     print(launch.kernel, launch.plan.grid, launch.plan.cluster, launch.plan.block[0], launch.plan.smem_bytes)
-sparse_decode_v32_pair (2, 1, 66) (2, 1, 1) 384 230144
+sparse_decode_v32_pair (2, 1, 66) (2, 1, 1) 512 230400
 combine (128, 1, 2) (1, 1, 1) 512 0
 """
 
@@ -29,10 +29,11 @@ BLOCK_TOKENS = 64
 OVERHEAD = 5
 """What the scheduler counts for beginning and ending a request, in blocks."""
 
-DECODE_THREADS = 384
-DECODE_SHARED_BYTES = {"V3.2": 230_144, "MODEL1": 213_760}
+DECODE_THREADS = 512
+DECODE_SHARED_BYTES = {"V3.2": 230_400, "MODEL1": 205_824}
 """Dynamic shared memory of the decode kernel, at least ``sizeof(SharedPlan)``."""
 
+FEW_HEADS_THREADS = 384
 FEW_HEADS_SHARED_BYTES = {
     16: {"V3.2": 174_080, "MODEL1": 169_984},
     32: {"V3.2": 216_064, "MODEL1": 207_872},
@@ -104,11 +105,11 @@ def decode_launches(
     width = next((heads for heads in FEW_HEADS_SHARED_BYTES if h_q <= heads), None)
     if width is None:
         file, name = "sparse_decode.cu", f"sparse_decode_{_short(layout)}{'_pair' if ctas == 2 else ''}"
-        shared = DECODE_SHARED_BYTES[layout]
+        threads, shared = DECODE_THREADS, DECODE_SHARED_BYTES[layout]
     else:
         file, name = "sparse_decode_few_heads.cu", f"sparse_decode_few_heads_{_short(layout)}_{width}"
-        shared = FEW_HEADS_SHARED_BYTES[width][layout]
-    decode = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=DECODE_THREADS, cluster=ctas, smem_bytes=shared)
+        threads, shared = FEW_HEADS_THREADS, FEW_HEADS_SHARED_BYTES[width][layout]
+    decode = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=threads, cluster=ctas, smem_bytes=shared)
     slots = b + parts if topk is None else min(b + parts, b * -(-topk // BLOCK_TOKENS))
     merge = combine_launch(b=b, s_q=s_q, h_q=h_q, slots=slots, programmatic=True)
     before = (Launch("check_slots.cu", "check_slots", gpu.LaunchPlan((b, s_q), CHECK_THREADS)),) if checked else ()

@@ -1,0 +1,199 @@
+// The role `gather` of sparse decode: from lists of slots to keys and values in shared memory, as bfloat16.
+//
+// A block is 64 tokens, eight for each warp. All lanes read one token together, 256 bytes an instruction:
+// eight tokens side by side would be eight cache lines an instruction, and four times the work for the L1
+// cache. While a block's rows are on their way into registers, the next block's indices are too; nothing is
+// looked at before the rows are, since a wait for one load may be a wait for all.
+#pragma once
+
+#include "cluster.cuh"
+#include "cp_async.cuh"
+#include "fence.cuh"
+#include "layouts.cuh"
+#include "mbarrier.cuh"
+#include "memory.cuh"
+#include "shared_plan.cuh"
+#include "walk.cuh"
+
+namespace mla {
+
+// Keeps the compiler from computing `value` again where it could hold it.
+__device__ __forceinline__ uint32_t keep(uint32_t value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
+// ---- places
+
+// Quotient and rest of a division by a page size that is not known when compiling, by one multiply.
+// `reciprocal` is 0xFFFFFFFF / by, `value` below 2^31.
+__device__ __forceinline__ uint32_t divide(uint32_t value, uint32_t by, uint32_t reciprocal, uint32_t& rest) {
+    const uint32_t low = __umulhi(value, reciprocal);  // the quotient, or one less
+    rest = value - low * by;
+    if (rest < by) return low;
+    rest -= by;
+    return low + 1;
+}
+
+// ---- rows
+
+// Where a token's bytes lie, in 16 bytes from the start of the cache, and its scales, in 8 bytes. -1 and
+// every index out of range are holes: they read slot 0, and count as zeros.
+struct Place {
+    uint32_t row, scales;
+    bool there;
+};
+
+template <class Layout>
+__device__ __forceinline__ Place place_of(const CacheView& view, uint32_t reciprocal, int32_t index) {
+    const bool there = static_cast<uint32_t>(index) < static_cast<uint32_t>(view.slots);
+    uint32_t offset;
+    const uint32_t page = divide(there ? index : 0, view.page, reciprocal, offset);
+    const uint8_t* const start = view.kv + page * view.page_stride;
+    const uint64_t row = start + offset * Layout::kRowBytes - view.kv;
+    const uint64_t scales = Layout::scales_at(start, view.page, offset) - view.kv;
+    return {static_cast<uint32_t>(row / 16), static_cast<uint32_t>(scales / 8), there};
+}
+
+__device__ __forceinline__ uint32_t from_lane(uint32_t value, uint32_t lane) {
+    return __shfl_sync(0xFFFFFFFFu, value, lane);
+}
+
+// A warp's rows of a block, in registers or on their way: all eight of its tokens or, in a pair of CTAs,
+// four.
+template <class Layout, bool kPair>
+struct Rows {
+    static constexpr uint32_t kRows = kPair ? 4 : 8;
+
+    uint2 codes[kRows][2];  // of each token: 8 codes at 8 · lane, and 8 at 256 + 8 · lane
+    uint4 rope[kRows / 4];  // 16 bytes of token lane / 8, and of token 4 + lane / 8
+    uint32_t scales;        // a quarter of those of token lane / 4
+    uint32_t marks;         // bit t: the warp's token t counts; bit 8: a request begins with the block
+
+    __device__ bool there(uint32_t token) const { return (marks >> token & 1) != 0; }
+    __device__ bool begins_request() const { return marks >> 8 != 0; }
+
+    // `place` is that of token lane % 8; the rows are those from token `first` on (0 or 4).
+    __device__ void ask(const CacheView& view, const Place& place, bool begins, uint32_t first,
+                        uint32_t lane) {
+        marks = __ballot_sync(0xFFFFFFFFu, place.there) & 0xFF | (begins ? 0x100 : 0);
+#pragma unroll
+        for (uint32_t t = 0; t < kRows; ++t) {
+            const uint8_t* const row = view.kv + 16ull * from_lane(place.row, first + t) + 8 * lane;
+            codes[t][0] = ld_global_nc_v2_u32(row);
+            codes[t][1] = ld_global_nc_v2_u32(row + 256);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kRows / 4; ++i)
+            rope[i] = ld_global_nc_v4_u32(view.kv + 16ull * from_lane(place.row, first + 4 * i + lane / 8) +
+                                          Layout::kRopeAt + 16 * (lane % 8));
+        scales =
+            Layout::ask_quarter(view.kv + 8ull * from_lane(place.scales, first + lane / 4 % kRows), lane % 4);
+    }
+    // Stores the rows as bfloat16 at row `row` of a block and, in a pair, of the peer's too; counted there at
+    // `peer_full`. row % 8 is `first`.
+    __device__ void store(const uint8_t* block, uint32_t row, uint32_t first, uint32_t lane, uint32_t peer,
+                          uint32_t peer_full) const {
+        const uint32_t prepared = there(first + lane / 4 % kRows) ? Layout::prepare_quarter(scales) : 0;
+        // The first row's place; under swizzle 128B row t is 128 t bytes further, and its chunks change by
+        // xor with t.
+        const uint32_t start = smem_address(block) + swizzled(row, lane % 8);
+        const uint32_t to_peer = kPair ? mapa(start, peer) - start : 0;
+        const auto put = [&](uint32_t at, const uint4& piece) {
+            st_shared_v4_u32(at, piece);
+            if constexpr (kPair) {
+                const uint32_t words[4] = {piece.x, piece.y, piece.z, piece.w};
+                st_async_v4_u32(at + to_peer, words, peer_full);
+            }
+        };
+        const uint32_t nope = start + lane / 8 * kColumnBlock;
+#pragma unroll
+        for (uint32_t t = 0; t < kRows; ++t)
+#pragma unroll
+            for (uint32_t half = 0; half < 2; ++half) {
+                const uint32_t column = 4 * half + lane / 8;
+                const uint32_t scale = Layout::of_quarter(from_lane(prepared, 4 * t + column / 2), column);
+                uint4 piece;
+                e4m3x4_to_bf16x4(codes[t][half].x, scale, piece.x, piece.y);
+                e4m3x4_to_bf16x4(codes[t][half].y, scale, piece.z, piece.w);
+                if (column < Layout::kNopeBlocks)
+                    put((nope ^ t << 4) + t * 128 + 4 * half * kColumnBlock, piece);
+            }
+        const uint32_t rope_start = start + Layout::kNopeBlocks * kColumnBlock + lane / 8 * 128;
+#pragma unroll
+        for (uint32_t i = 0; i < kRows / 4; ++i) {
+            const uint32_t t = 4 * i + lane / 8;
+            put((rope_start ^ t << 4) + i * 512, there(first + t) ? rope[i] : uint4{});
+        }
+    }
+};
+
+// ---- queries
+
+// Copies the 64 heads of a request's queries to shared memory, swizzled; zeros where h_q ends before.
+template <class Layout>
+__device__ void load_q(SharedPlan<Layout>& shared, const SparseDecodeParams& params, int32_t request,
+                       uint32_t thread) {
+    constexpr uint32_t kChunks = 8 * SharedPlan<Layout>::kBlocks;
+    const int32_t first_head = blockIdx.x * kHeads;
+    const uint16_t* const q = params.q + request * params.q_stride_b + blockIdx.y * params.q_stride_s;
+#pragma unroll 1
+    for (uint32_t i = thread; i < kHeads * kChunks; i += kGatherThreads) {
+        const uint32_t head = i / kChunks, chunk = i % kChunks;
+        const bool there = first_head + head < params.h_q;
+        const uint16_t* const from = q + (there ? (first_head + head) * params.q_stride_h + 8 * chunk : 0);
+        cp_async_cg_16(shared.q + chunk / 8 * kColumnBlock + swizzled(head, chunk % 8), from, there);
+    }
+    cp_async_mbarrier_arrive_noinc(&shared.q_full);
+}
+
+// ---- the role
+
+template <class Layout, bool kPair>
+__device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& params) {
+    const uint32_t thread = keep(threadIdx.x) - 256, warp = thread / 32, lane = thread % 32;
+    const uint32_t token = 8 * warp + lane % 8;
+
+    const uint32_t rank = kPair ? cluster_ctarank() : 0;
+    Walk walk(params, shared.record);
+    int32_t index =
+        walk.look<1>(params, token, 0).index[0];  // of this lane's token, in the block to ask for next
+    load_q(shared, params, walk.work.request, thread);
+    Rows<Layout, kPair> rows;
+    // Asks for the rows of the block at which `walk` stands, and moves it on. The index after it is asked for
+    // first: it comes back first.
+    const auto ask = [&] {
+        const bool begins = walk.first;
+        const CacheView& view = walk.extra() ? params.extra : params.cache;
+        const Place place = place_of<Layout>(view, shared.page_reciprocal[walk.extra()], index);
+        walk.step(params, 1);
+        index = walk.look<1>(params, token, 0).index[0];
+        rows.ask(view, place, begins, 4 * rank, keep(thread) % 32);
+    };
+    ask();
+    for (uint32_t filled = 0, requests = 0;; ++filled) {
+        const uint32_t stage = filled % 2, round = filled / 2;
+        mbarrier_wait_parity(&shared.k_empty[stage], ~round & 1);
+        if (lane == 0) shared.valid[stage][warp] = rows.marks;
+        // From a number that the compiler cannot know: else it holds addresses while the rows are on their
+        // way.
+        const uint32_t again = keep(thread);
+        const uint32_t peer_full = kPair ? mapa(smem_address(&shared.k_full[stage]), rank ^ 1) : 0;
+        rows.store(shared.k[stage], again / 32 * 8 + 4 * rank, 4 * rank, again % 32, rank ^ 1, peer_full);
+        fence_proxy_async_shared_cta();
+        __syncwarp();
+        if (kPair && thread == 0)
+            mbarrier_arrive_expect_tx(&shared.k_full[stage], sizeof(shared.k[0]) / 2);
+        else if (lane == 0)
+            mbarrier_arrive(&shared.k_full[stage]);
+        if (!walk.there()) return;
+        ask();
+        if (rows.begins_request()) {
+            const uint32_t parity = requests++ & 1;
+            mbarrier_wait_parity(&shared.q_empty, parity);
+            load_q(shared, params, shared.record.begin_req + requests, thread);
+        }
+    }
+}
+
+}  // namespace mla
