@@ -49,10 +49,9 @@ def run_cases(emulated: bool) -> int:
 
 
 def options_of(tool: str) -> list[str]:
-    """Options that keep a tool from torch's own kernels; racecheck follows an order through several barriers too."""
-    options = ["--tool", tool, "--report-api-errors", "no"]
-    options += [part for name in KERNELS for part in ("--kernel-name", f"kns={name}")]
-    return options + (["--racecheck-indirect-barrier-dependency", "yes"] if tool == "racecheck" else [])
+    """Options that keep a tool from torch's own kernels."""
+    chosen = [part for name in KERNELS for part in ("--kernel-name", f"kns={name}")]
+    return ["--tool", tool, "--report-api-errors", "no", *chosen]
 
 
 def under(tool: str, log: Path | None, limit: float) -> tuple[list[dict[str, Any]], int]:

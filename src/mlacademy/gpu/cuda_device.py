@@ -134,8 +134,8 @@ class CudaDevice(Device):
             )
         function = loaded.functions[kernel.name]
         names, doing = driver().CUfunction_attribute, f"preparing {kernel.base_name}"
-        # The limit without it is for static and dynamic shared memory together. It is never lowered: an earlier plan may
-        # have been prepared.
+        # The limit without it is for static and dynamic shared memory together. It is never lowered, for the sake of
+        # plans that were prepared before.
         if plan.smem_bytes > loaded.allowed_bytes.get(kernel.name, 0):
             name = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             ask("cuFuncSetAttribute", function, name, plan.smem_bytes, doing=doing)
