@@ -1,18 +1,21 @@
-// mlacademy._core: thin bindings. Names, checks and friendly errors live in mlacademy.fp8 and
-// mlacademy.cache.
+// mlacademy._core: thin bindings. Names, checks and friendly errors live in mlacademy.fp8, mlacademy.cache
+// and mlacademy.ops.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cache.hpp"
 #include "codec.hpp"
+#include "decode_call.hpp"
 
 namespace py = pybind11;
 using mlacademy::Bf16;
@@ -88,6 +91,48 @@ PageMap make_page_map(std::ptrdiff_t page, std::ptrdiff_t tile, bool e8m0_scales
     return {page, tile, e8m0_scales, min_power, field(nope), field(scale), field(rope), field(pad)};
 }
 
+using mlacademy::DecodeCall;
+using mlacademy::Form;
+
+template <std::size_t N>
+std::array<std::uint64_t, N> words_of(const std::string& bytes, const char* name) {
+    std::array<std::uint64_t, N> words;
+    if (bytes.size() != sizeof words)
+        throw std::invalid_argument(std::string(name) + " must be " + std::to_string(sizeof words) +
+                                    " bytes, got " + std::to_string(bytes.size()));
+    std::memcpy(words.data(), bytes.data(), sizeof words);
+    return words;
+}
+
+py::object decode_call(std::uint64_t launch_kernel, const py::bytes& block,
+                       const std::array<std::size_t, 9>& places, std::size_t scale_word,
+                       std::uint64_t num_splits_at, std::uint64_t lse_partial_at,
+                       const std::vector<std::pair<py::bytes, std::uint64_t>>& launches,
+                       const std::array<py::object, 7>& functions, const py::int_& index,
+                       const py::int_& scratch_bytes, const std::array<py::object, 3>& out,
+                       const std::array<py::object, 3>& lse) {
+    for (const std::size_t place : places)
+        if (place >= DecodeCall::kWords) throw std::invalid_argument("places must be words of the block");
+    if (scale_word >= 2 * DecodeCall::kWords) throw std::invalid_argument("scale_word must be in the block");
+    DecodeCall call{};
+    const auto& [fits, empty, allocate, release, stream, device, refused] = functions;
+    call.functions = {fits, empty, allocate, release, stream, device, refused};
+    const auto& [q, kv, indices, records, num_splits, out_at, lse_at, out_partial, lse_partial] = places;
+    call.places = {q, kv, indices, records, num_splits, out_at, lse_at, out_partial, lse_partial};
+    call.out = Form{out[0], out[1], out[2]};
+    call.lse = Form{lse[0], lse[1], lse[2]};
+    call.index = index;
+    call.scratch_bytes = scratch_bytes;
+    call.block = words_of<DecodeCall::kWords>(block, "block");
+    call.scale_word = scale_word;
+    call.num_splits_at = num_splits_at;
+    call.lse_partial_at = lse_partial_at;
+    for (const auto& [config, function] : launches)
+        call.launches.push_back({words_of<DecodeCall::kConfigWords>(config, "config"), function});
+    call.launch_kernel = reinterpret_cast<DecodeCall::LaunchKernel>(launch_kernel);
+    return DecodeCall::function(std::move(call));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, m) {
@@ -119,6 +164,11 @@ PYBIND11_MODULE(_core, m) {
                                            [=](auto in, auto out) { mlacademy::encode_e8m0(in, out, mode); });
         },
         py::arg("values"), py::arg("rounding"));
+
+    m.def("decode_call", &decode_call, py::kw_only(), py::arg("launch_kernel"), py::arg("block"),
+          py::arg("places"), py::arg("scale_word"), py::arg("num_splits_at"), py::arg("lse_partial_at"),
+          py::arg("launches"), py::arg("functions"), py::arg("index"), py::arg("scratch_bytes"),
+          py::arg("out"), py::arg("lse"));
 
     py::class_<PageMap>(m, "PageMap")
         .def(py::init(&make_page_map), py::kw_only(), py::arg("page"), py::arg("tile"),

@@ -1,6 +1,7 @@
 """The native loops. Arguments are checked in mlacademy.fp8 and mlacademy.cache; results are their twins' bits."""
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,21 @@ def decode_e4m3(codes: NDArray[np.uint8]) -> NDArray[np.float32]: ...
 def encode_e4m3(values: NDArray[np.float32], saturate: bool) -> NDArray[np.uint8]: ...
 def decode_e8m0(codes: NDArray[np.uint8]) -> NDArray[np.float32]: ...
 def encode_e8m0(values: NDArray[np.float32], rounding: Literal["up", "nearest", "down"]) -> NDArray[np.uint8]: ...
+def decode_call(
+    *,
+    launch_kernel: int,
+    block: bytes,
+    places: tuple[int, ...],
+    scale_word: int,
+    num_splits_at: int,
+    lse_partial_at: int,
+    launches: list[tuple[bytes, int]],
+    functions: tuple[Callable[..., Any], ...],
+    index: int,
+    scratch_bytes: int,
+    out: tuple[Any, Any, Any],
+    lse: tuple[Any, Any, Any],
+) -> Callable[..., Any]: ...
 
 class PageMap:
     """Where the bytes of a token lie in a page: each field is (base, step, width) as ``CacheLayout.columns`` says."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from mlacademy.gpu.driver import driver, sentence
 from mlacademy.gpu.errors import DeviceError
 from mlacademy.gpu.plan import LaunchPlan
 
-_STREAM_AT = 32  # of hStream in CUlaunchConfig, after seven numbers and a gap
+CONFIG_BYTES = 56
+"""Size of the driver's ``CUlaunchConfig``."""
+
+_STREAM_AT = 32  # of hStream in it, after seven numbers and a gap
 
 
 class PreparedLaunch:
@@ -35,12 +38,29 @@ class PreparedLaunch:
         self._arguments = tuple(ctypes.c_void_p(handle) for handle in handles)
         self._launch = _library().cuLaunchKernelEx
 
+    @property
+    def record(self) -> tuple[bytes, int]:
+        """The driver's launch config, whose stream is for the caller to set, and the function's handle."""
+        config, function, _, _ = self._arguments
+        assert config.value is not None
+        assert function.value is not None
+        return ctypes.string_at(config.value, CONFIG_BYTES), function.value
+
+    def refuse(self, status: int) -> NoReturn:
+        """Raise what a status of the driver means."""
+        raise DeviceError(f"launching {self.name} failed: {sentence(driver(), driver().CUresult(status))}")
+
     def __call__(self, stream: int) -> None:
         """Put the kernel into ``stream``, a stream's address. Raises ``DeviceError``."""
         self._stream.value = stream
         status = self._launch(*self._arguments)
         if status:
-            raise DeviceError(f"launching {self.name} failed: {sentence(driver(), driver().CUresult(status))}")
+            self.refuse(status)
+
+
+def launch_address() -> int:
+    """The address of the driver's ``cuLaunchKernelEx``."""
+    return ctypes.cast(_library().cuLaunchKernelEx, ctypes.c_void_p).value or 0
 
 
 def launch_config(plan: LaunchPlan) -> Any:

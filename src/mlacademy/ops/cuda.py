@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 from mlacademy import cache
+from mlacademy._native import core
 from mlacademy.gpu.cuda_device import CudaDevice
+from mlacademy.gpu.prepared import launch_address
 from mlacademy.ops import arguments, notices, params, plan
 from mlacademy.ops.arguments import DecodeTensors
 from mlacademy.ops.metadata import Metadata, buffer_size
@@ -96,7 +98,7 @@ class Prepared:
         compared = (tensors.q, tensors.kv_cache, tensors.indices)
         self.fits: Callable[..., bool] = _never if buffer is None else _same_forms(*compared, buffer)
         self.device = tensors.q.device
-        self.index = int(self.device.index)
+        self.index = tensors.q.get_device()
         device = device_of(self.index)
         if buffer is None:
             parts = plan.partitions(device.sms, s_q=shape.s_q, h_q=shape.h_q)
@@ -122,6 +124,35 @@ class Prepared:
         launches = shape.launches(parts, checked)
         with torch.cuda.device(self.index):
             self.launches = [device.prepare(one.compiled(), one.plan, self.block.address) for one in launches]
+        self.again = None if buffer is None else self._native()
+
+    def _native(self) -> Callable[..., tuple[Tensor, Tensor] | None] | None:
+        """The call in the native module, which does for one without options what `sparse_decode` does below.
+
+        It takes (q, kv_cache, indices, buffer, scale), and answers None where `fits` says no, the GPU is not the
+        current one, or an address is odd. None where there is no native module.
+        """
+        native = core()
+        if native is None:
+            return None
+        call: Callable[..., tuple[Tensor, Tensor] | None] = native.decode_call(
+            launch_kernel=launch_address(),
+            block=bytes(self.block),
+            places=(_Q, _KV, _INDICES, _RECORDS, _NUM_SPLITS, _OUT, _LSE, _OUT_PARTIAL, _LSE_PARTIAL),
+            scale_word=params.SCALE,
+            num_splits_at=self.num_splits_at,
+            lse_partial_at=self.lse_partial_at,
+            launches=[launch.record for launch in self.launches],
+            functions=(self.fits, _empty, _allocate, _release, _current_stream, _current_device, self._refused),
+            index=self.index,
+            scratch_bytes=self.scratch_bytes,
+            out=(self.out_shape, self.out_strides, _BFLOAT16),
+            lse=(self.lse_shape, self.lse_strides, _FLOAT32),
+        )
+        return call
+
+    def _refused(self, launch: int, status: int) -> None:
+        self.launches[launch].refuse(status)
 
     def schedule(self, lengths: Tensor | None, extra_lengths: Tensor | None) -> Tensor:
         """The buffer of a `Metadata` for this call alone."""
@@ -150,7 +181,14 @@ def sparse_decode(
     plain = buffer is not None and topk_length is None and extra_kv_cache is None and attn_sink is None
     plain = plain and extra_indices is None and extra_topk_length is None
     call, found = (layout, lists, notices.is_checked()), _latest
-    if found is None or not plain or found.called_for != call or not found.fits(q, kv_cache, indices, buffer):
+    if found is not None and (not plain or found.called_for != call):
+        found = None
+    elif found is not None and found.again is not None:
+        done = found.again(q, kv_cache, indices, buffer, scale)
+        if done is not None:
+            return done
+        found = None
+    if found is None or not found.fits(q, kv_cache, indices, buffer):
         found = _find(DecodeTensors(q, kv_cache, indices, *optional), buffer, *call)
         if plain:
             _latest = found

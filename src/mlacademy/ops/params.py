@@ -27,7 +27,7 @@ PLANNED_LENGTHS, VERDICT, NOTICE = 29, 30, 31
 OPTIONAL = (LENGTHS, EXTRA_KV, EXTRA_INDICES, EXTRA_LENGTHS, SINK)
 INPUTS = (Q, KV, INDICES, *OPTIONAL)
 """The words of `DecodeTensors`, in order."""
-_SCALE = 54  # the 4-byte word of scale_log2
+SCALE = 54  # the 4-byte word of scale_log2
 
 LOG2E = math.log2(math.e)
 
@@ -74,7 +74,7 @@ class Block:
 
     def scale(self, softmax_scale: float) -> None:
         """Set the factor of q·k, in natural units."""
-        self._floats[_SCALE] = softmax_scale * LOG2E
+        self._floats[SCALE] = softmax_scale * LOG2E
 
     def __bytes__(self) -> bytes:
         return bytes(self._memory)

@@ -1,0 +1,209 @@
+"""What a call on a GPU does on the host, with torch's functions and the driver replaced: in Python and natively."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Any
+
+import pytest
+import torch
+from decode_inputs import decode_inputs
+
+from mlacademy import cache, ops
+from mlacademy.gpu import DeviceError, LaunchPlan, prepared
+from mlacademy.ops import cuda, params
+
+LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 4)
+STREAM, SCRATCH = 0x7F00, 1 << 40
+
+
+class Host:
+    """A machine with one GPU, number -1 (where CPU tensors are), that notes what it is asked."""
+
+    sms = 132
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.current = -1
+        self.launched: list[tuple[int, tuple[int, ...], bytes, int]] = []
+        self.released: list[int] = []
+        self.callback = LAUNCH(self._launch)
+
+    def _launch(self, config: int, function: int, pointers: int, extra: Any) -> int:
+        where = ctypes.c_void_p.from_address(pointers).value
+        assert where
+        assert not extra
+        told = ctypes.string_at(config, prepared.CONFIG_BYTES)
+        block = ctypes.string_at(where, params.DECODE_BYTES)
+        self.launched.append((function, struct.unpack_from("<7I", told), block, struct.unpack_from("<Q", told, 32)[0]))
+        return self.status
+
+    def prepare(self, kernel: Any, plan: LaunchPlan, buffer: int) -> prepared.PreparedLaunch:
+        return prepared.PreparedLaunch(plan.threads_per_cta, kernel.base_name, plan, buffer)
+
+
+class _Library:
+    def __init__(self, host: Host) -> None:
+        self.cuLaunchKernelEx = host.callback
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    pytest.importorskip("cuda.bindings.driver")
+    made = Host()
+    monkeypatch.setattr(prepared, "_library", lambda: _Library(made))
+    monkeypatch.setattr(cuda, "device_of", lambda index: made)
+    monkeypatch.setattr(cuda, "_current_device", lambda: made.current)
+    monkeypatch.setattr(cuda, "_current_stream", lambda index: STREAM)
+    monkeypatch.setattr(cuda, "_allocate", lambda size, stream: SCRATCH)
+    monkeypatch.setattr(cuda, "_release", made.released.append)
+    monkeypatch.setattr(cuda, "_empty", lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype))
+    monkeypatch.setattr(torch.cuda, "device", lambda index: torch.no_grad())
+    monkeypatch.setattr(cuda, "_prepared", {})
+    monkeypatch.setattr(cuda, "_latest", None)
+    return made
+
+
+def decode(inputs: Any, metadata: ops.Metadata, scale: float = 0.1) -> tuple[torch.Tensor, torch.Tensor]:
+    return cuda.sparse_decode(
+        *(inputs.q, inputs.kv_cache, inputs.indices, *(None,) * 5),
+        *(metadata.buffer, inputs.layout.name, scale, metadata.made_for),
+    )
+
+
+def word(block: bytes, place: int) -> int:
+    return int(struct.unpack_from("<Q", block, 8 * place)[0])
+
+
+each_path = pytest.mark.parametrize("native", ["0", "1"], ids=["python", "native"])
+
+
+@each_path
+def test_each_call_launches_with_its_own_addresses(host: Host, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLACADEMY_NATIVE", native)
+    metadata = ops.schedule(2, 128, h_q=128)
+    for turn, scale in enumerate((0.1, 0.1, 0.2)):
+        inputs = decode_inputs(cache.V32, b=2, h_q=128, seed=turn)
+        out, lse = decode(inputs, metadata, scale)
+        assert (out.shape, out.dtype) == ((2, 1, 128, 512), torch.bfloat16)
+        assert (lse.shape, lse.stride(), lse.dtype) == ((2, 128, 1), (128, 1, 128), torch.float32)
+        (main, grid, block, stream), (_, _, again, _) = host.launched[2 * turn :]
+        assert main == 384
+        assert grid == (2, 1, 66, 384, 1, 1, 230_144)
+        assert stream == STREAM
+        assert block == again
+        named = {
+            params.Q: inputs.q.data_ptr(),
+            params.KV: inputs.kv_cache.data_ptr(),
+            params.INDICES: inputs.indices.data_ptr(),
+            params.RECORDS: metadata.buffer.data_ptr(),
+            params.NUM_SPLITS: metadata.num_splits.data_ptr(),
+            params.OUT: out.data_ptr(),
+            params.LSE: lse.data_ptr(),
+            params.OUT_PARTIAL: SCRATCH,
+            params.LSE_PARTIAL: SCRATCH + 4 * 128 * 512 * int(metadata.num_splits[-1]),
+            params.LENGTHS: 0,
+            params.PLANNED_LENGTHS: 0,
+        }
+        assert {place: word(block, place) for place in named} == named
+        assert struct.unpack_from("<f3i", block, 216) == pytest.approx((scale * 1.442695, 2, 1, 128))
+        assert host.released == [SCRATCH] * (turn + 1)
+    assert len(cuda._prepared) == 1
+
+
+@each_path
+def test_another_shape_is_not_taken_for_the_one_before(
+    host: Host, native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLACADEMY_NATIVE", native)
+    for heads in (128, 128, 64, 128):
+        inputs = decode_inputs(cache.V32, b=2, h_q=heads)
+        out, _ = decode(inputs, ops.schedule(2, 128, h_q=heads))
+        assert out.shape[2] == heads
+        assert struct.unpack_from("<3i", host.launched[-1][2], 220)[2] == heads
+    wide = decode_inputs(cache.V32, b=2, h_q=128)
+    wide.q = torch.zeros(2, 1, 128, 640, dtype=torch.bfloat16)[..., :576]
+    decode(wide, ops.schedule(2, 128, h_q=128))
+    assert word(host.launched[-1][2], 3) == 640
+    wide.q = wide.q.half()
+    with pytest.raises(TypeError, match="q must be bfloat16"):
+        decode(wide, ops.schedule(2, 128, h_q=128))
+    assert len(cuda._prepared) == 3
+
+
+@each_path
+def test_a_tensor_that_begins_at_an_odd_place_is_refused(
+    host: Host, native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLACADEMY_NATIVE", native)
+    inputs, metadata = decode_inputs(cache.V32, b=2), ops.schedule(2, 128, h_q=64)
+    decode(inputs, metadata)
+    stored = torch.zeros(inputs.q.numel() + 1, dtype=torch.bfloat16)[1:]
+    inputs.q = stored.view(inputs.q.shape)
+    with pytest.raises(ValueError, match="q must begin at a multiple of 16 bytes, got one 2 bytes past it"):
+        decode(inputs, metadata)
+    assert len(host.launched) == 2
+
+
+@each_path
+def test_a_launch_that_the_driver_refuses_is_said_and_leaves_no_memory(
+    host: Host, native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cuda.bindings import driver
+
+    monkeypatch.setenv("MLACADEMY_NATIVE", native)
+    monkeypatch.setattr(prepared, "driver", lambda: driver)
+    inputs, metadata = decode_inputs(cache.V32, b=2), ops.schedule(2, 128, h_q=64)
+    decode(inputs, metadata)
+    host.status = 1
+    with pytest.raises(DeviceError, match=r"launching sparse_decode_v32 failed: a value is out of range"):
+        decode(inputs, metadata)
+    assert host.released == [SCRATCH] * 2
+
+
+@each_path
+def test_a_call_for_another_gpu_than_the_current_one(host: Host, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLACADEMY_NATIVE", native)
+    inputs, metadata = decode_inputs(cache.V32, b=2), ops.schedule(2, 128, h_q=64)
+    decode(inputs, metadata)
+    host.current, entered = 0, []
+
+    class Entered:
+        def __init__(self, index: int) -> None:
+            entered.append(index)
+
+        def __enter__(self) -> None:
+            host.current = -1
+
+        def __exit__(self, *error: object) -> None:
+            host.current = 0
+
+    monkeypatch.setattr(torch.cuda, "device", Entered)
+    decode(inputs, metadata)
+    assert entered == [-1]
+    assert len(host.launched) == 4
+
+
+def test_the_native_call_is_what_runs_where_it_can(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLACADEMY_NATIVE", raising=False)
+    inputs, metadata = decode_inputs(cache.V32, b=2), ops.schedule(2, 128, h_q=64)
+    decode(inputs, metadata)
+    (found,) = cuda._prepared.values()
+    if found.again is None:
+        pytest.skip("there is no native module here")
+    arguments = (inputs.q, inputs.kv_cache, inputs.indices, metadata.buffer)
+    assert found.again(*arguments, 0.1) is not None
+    assert found.again(inputs.q[:1], *arguments[1:], 0.1) is None
+    with pytest.raises(TypeError, match="a decode call takes q, kv_cache, indices, buffer and a float"):
+        found.again(*arguments)
+
+
+@each_path
+def test_no_memory_is_taken_where_nothing_is_cut(host: Host, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLACADEMY_NATIVE", native)
+    inputs, metadata = decode_inputs(cache.V32, b=2), ops.schedule(2, 128, h_q=64, sms=1)
+    decode(inputs, metadata)
+    decode(inputs, metadata)
+    assert [function for function, *_ in host.launched] == [384, 384]
+    assert not host.released
