@@ -12,7 +12,7 @@ from decode_inputs import decode_inputs
 
 from mlacademy import cache, ops
 from mlacademy.gpu import DeviceError, LaunchPlan, prepared
-from mlacademy.ops import cuda, params
+from mlacademy.ops import cuda, params, plan
 
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 4)
 STREAM, SCRATCH = 0x7F00, 1 << 40
@@ -89,8 +89,8 @@ def test_each_call_launches_with_its_own_addresses(host: Host, native: str, monk
         assert (out.shape, out.dtype) == ((2, 1, 128, 512), torch.bfloat16)
         assert (lse.shape, lse.stride(), lse.dtype) == ((2, 128, 1), (128, 1, 128), torch.float32)
         (main, grid, block, stream), (_, _, again, _) = host.launched[2 * turn :]
-        assert main == 384
-        assert grid == (2, 1, 66, 384, 1, 1, 230_144)
+        assert main == plan.DECODE_THREADS
+        assert grid == (2, 1, 66, plan.DECODE_THREADS, 1, 1, plan.DECODE_SHARED_BYTES["V3.2"])
         assert stream == STREAM
         assert block == again
         named = {
@@ -205,5 +205,5 @@ def test_no_memory_is_taken_where_nothing_is_cut(host: Host, native: str, monkey
     inputs, metadata = decode_inputs(cache.V32, b=2), ops.schedule(2, 128, h_q=64, sms=1)
     decode(inputs, metadata)
     decode(inputs, metadata)
-    assert [function for function, *_ in host.launched] == [384, 384]
+    assert [function for function, *_ in host.launched] == [plan.DECODE_THREADS] * 2
     assert not host.released
