@@ -13,6 +13,8 @@ time of a call that finds the queue of the GPU empty enough: 100 calls, then a w
 from __future__ import annotations
 
 import argparse
+import ctypes
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,8 +27,9 @@ from _decode_data import Call, random_call
 from _report import write
 from torch import Tensor
 
-from mlacademy import cache, ops
+from mlacademy import _native, cache, gpu, ops
 from mlacademy.compat import flash_mla
+from mlacademy.gpu.cuda_device import CudaDevice
 
 Row = dict[str, Any]
 
@@ -275,8 +278,22 @@ def host_us(run: Callable[[], Any]) -> float:
     return sorted(times)[len(times) // 2] / 1000
 
 
+def empty_launch() -> Callable[[], None]:
+    """The launch of a kernel that does nothing, with a parameter block of the decode kernels' size."""
+    text = """
+struct Block { char bytes[256]; };
+extern "C" __global__ void nothing(const __grid_constant__ Block block) {}
+"""
+    buffer = ctypes.create_string_buffer(256)
+    device = CudaDevice(index=0)
+    launch = device.prepare(gpu.compile(text)["nothing"], gpu.LaunchPlan(1, 32), ctypes.addressof(buffer))
+    stream = torch.cuda.current_stream().cuda_stream
+    return lambda: (buffer, launch(stream))[1]
+
+
 def host_rows() -> Iterator[Row]:
     """Calls with cached metadata, by three ways in."""
+    yield {"case": "host empty launch", "us": host_us(empty_launch())}
     plain = {"tokens": 4096, "topk": 2048, "page": 64}
     for name, b, s_q, h_q, main in (
         ("h128_s1_b1", 1, 1, 128, plain),
@@ -325,7 +342,8 @@ def main() -> int:
         print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
     wrong = [row["case"] for row in rows if not row.get("passed", True)]
     print(f"{len(wrong)} wrong of {len(rows)}", *wrong, sep="\n")
-    write("ops", chosen.json, {"torch": torch.__version__}, rows)
+    about = {"torch": torch.__version__, "python": platform.python_version(), "native": _native.core() is not None}
+    write("ops", chosen.json, about, rows)
     return 1 if wrong else 0
 
 
