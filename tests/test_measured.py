@@ -117,3 +117,14 @@ def test_a_benchmark_that_fails_is_an_error(folder: Path, monkeypatch: pytest.Mo
     with_benchmark(folder, monkeypatch, status=3)
     with pytest.raises(RuntimeError, match=r"benchmarks/attention.py ended with status 3"):
         measured.attention(["h128_s1_b1"], quick=False, say=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("available", "capability", "runs"), [(False, (9, 0), False), (True, (8, 0), False), (True, (9, 0), True)]
+)
+def test_the_kernels_run_on_compute_capability_9_0_alone(
+    monkeypatch: pytest.MonkeyPatch, available: bool, capability: tuple[int, int], runs: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: available)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: capability)
+    assert measured.hopper() is runs
