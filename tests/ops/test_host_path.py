@@ -12,7 +12,7 @@ from decode_inputs import decode_inputs
 
 from mlacademy import cache, ops
 from mlacademy.gpu import DeviceError, LaunchPlan, prepared
-from mlacademy.ops import cuda, params, plan
+from mlacademy.ops import cuda, params, plan, torch_internals
 
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 4)
 STREAM, SCRATCH = 0x7F00, 1 << 40
@@ -54,11 +54,13 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host()
     monkeypatch.setattr(prepared, "_library", lambda: _Library(made))
     monkeypatch.setattr(cuda, "device_of", lambda index: made)
-    monkeypatch.setattr(cuda, "_current_device", lambda: made.current)
-    monkeypatch.setattr(cuda, "_current_stream", lambda index: STREAM)
-    monkeypatch.setattr(cuda, "_allocate", lambda size, stream: SCRATCH)
-    monkeypatch.setattr(cuda, "_release", made.released.append)
-    monkeypatch.setattr(cuda, "_empty", lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype))
+    monkeypatch.setattr(torch_internals, "current_device", lambda: made.current)
+    monkeypatch.setattr(torch_internals, "current_stream", lambda index: STREAM)
+    monkeypatch.setattr(torch_internals, "allocate", lambda size, stream: SCRATCH)
+    monkeypatch.setattr(torch_internals, "release", made.released.append)
+    monkeypatch.setattr(
+        torch_internals, "empty", lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
+    )
     monkeypatch.setattr(torch.cuda, "device", lambda index: torch.no_grad())
     monkeypatch.setattr(cuda, "_prepared", {})
     monkeypatch.setattr(cuda, "_latest", None)
@@ -207,3 +209,11 @@ def test_no_memory_is_taken_where_nothing_is_cut(host: Host, native: str, monkey
     decode(inputs, metadata)
     assert [function for function, *_ in host.launched] == [plan.DECODE_THREADS] * 2
     assert not host.released
+
+
+def test_without_torch_s_guard_forms_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, lists = torch.zeros(2, 3), torch.zeros(4, dtype=torch.int32)
+    others = [(q.clone(), lists.clone()), (q.T, lists), (q, lists[1:]), (q.half(), lists), (q[:, :2], lists)]
+    by_guard = [torch_internals.same_forms(q, lists)(*pair) for pair in others]
+    monkeypatch.setattr(torch_internals, "_guards", None)
+    assert [torch_internals.same_forms(q, lists)(*pair) for pair in others] == by_guard == [True, *[False] * 4]

@@ -21,7 +21,7 @@ from mlacademy import cache
 from mlacademy._native import core
 from mlacademy.gpu.cuda_device import CudaDevice
 from mlacademy.gpu.prepared import launch_address
-from mlacademy.ops import arguments, notices, params, plan
+from mlacademy.ops import arguments, notices, params, plan, torch_internals
 from mlacademy.ops.arguments import DecodeTensors
 from mlacademy.ops.metadata import Metadata, buffer_size
 
@@ -29,14 +29,6 @@ _MOST_PREPARED = 4096  # combinations; then they are made anew
 _BFLOAT16, _FLOAT32 = torch.bfloat16, torch.float32
 _Q, _KV, _INDICES, _RECORDS, _NUM_SPLITS = params.Q, params.KV, params.INDICES, params.RECORDS, params.NUM_SPLITS
 _OUT, _LSE, _OUT_PARTIAL, _LSE_PARTIAL = params.OUT, params.LSE, params.OUT_PARTIAL, params.LSE_PARTIAL
-
-# Undocumented, but what torch's own generated code calls: each takes a fraction of its public counterpart's time.
-_current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-_current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
-_allocate: Any = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
-_release: Any = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
-_guards: Any = torch._C._dynamo.guards
-_empty: Any = _guards._empty_strided_cuda
 
 
 @functools.cache
@@ -61,18 +53,10 @@ class Launcher:
         """Launch in the current stream; the GPU is the current one."""
         with self._lock:
             self._buffer[:] = block
-            self._prepared(_current_stream(self._index))
+            self._prepared(torch_internals.current_stream(self._index))
 
 
 _launcher = functools.lru_cache(maxsize=1024)(Launcher)
-
-
-def _same_forms(*tensors: Tensor) -> Callable[..., bool]:
-    """Whether other tensors have the shapes, strides, dtypes, devices and types of these, by torch's own guard."""
-    sizes, strides = [list(tensor.shape) for tensor in tensors], [list(tensor.stride()) for tensor in tensors]
-    guard = _guards.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-    check: Callable[..., bool] = guard.check
-    return check
 
 
 def _never(*tensors: Tensor) -> bool:
@@ -96,7 +80,7 @@ class Prepared:
             arguments.check_lists(lists, tensors)
         self.called_for = (layout, lists, checked)
         compared = (tensors.q, tensors.kv_cache, tensors.indices)
-        self.fits: Callable[..., bool] = _never if buffer is None else _same_forms(*compared, buffer)
+        self.fits: Callable[..., bool] = _never if buffer is None else torch_internals.same_forms(*compared, buffer)
         self.device = tensors.q.device
         self.index = tensors.q.get_device()
         device = device_of(self.index)
@@ -143,7 +127,15 @@ class Prepared:
             num_splits_at=self.num_splits_at,
             lse_partial_at=self.lse_partial_at,
             launches=[launch.record for launch in self.launches],
-            functions=(self.fits, _empty, _allocate, _release, _current_stream, _current_device, self._refused),
+            functions=(
+                self.fits,
+                torch_internals.empty,
+                torch_internals.allocate,
+                torch_internals.release,
+                torch_internals.current_stream,
+                torch_internals.current_device,
+                self._refused,
+            ),
             index=self.index,
             scratch_bytes=self.scratch_bytes,
             out=(self.out_shape, self.out_strides, _BFLOAT16),
@@ -193,18 +185,18 @@ def sparse_decode(
         if plain:
             _latest = found
     index = found.index
-    if _current_device() != index:
+    if torch_internals.current_device() != index:
         with torch.cuda.device(index):
             return sparse_decode(q, kv_cache, indices, *optional, buffer, layout, scale, lists)
     if buffer is None:
         buffer = found.schedule(topk_length, extra_topk_length)
-    out = _empty(found.out_shape, found.out_strides, _BFLOAT16)
-    lse = _empty(found.lse_shape, found.lse_strides, _FLOAT32)
+    out = torch_internals.empty(found.out_shape, found.out_strides, _BFLOAT16)
+    lse = torch_internals.empty(found.lse_shape, found.lse_strides, _FLOAT32)
     q_at, kv_at, metadata_at = q.data_ptr(), kv_cache.data_ptr(), buffer.data_ptr()
     if (q_at | kv_at) & 15:
         arguments.check_addresses(q=q, kv_cache=kv_cache)
-    stream = _current_stream(index)
-    scratch = _allocate(found.scratch_bytes, stream) if found.scratch_bytes else 0
+    stream = torch_internals.current_stream(index)
+    scratch = torch_internals.allocate(found.scratch_bytes, stream) if found.scratch_bytes else 0
     try:
         with found.lock:
             words = found.words
@@ -226,7 +218,7 @@ def sparse_decode(
                 launch(stream)
     finally:
         if scratch:
-            _release(scratch)  # torch gives it to later work of this stream alone
+            torch_internals.release(scratch)  # torch gives it to later work of this stream alone
     return out, lse
 
 
@@ -250,10 +242,7 @@ def _find(
     tensors: DecodeTensors, buffer: Tensor | None, layout: str, lists: tuple[Any, ...] | None, checked: bool
 ) -> Prepared:
     """What was prepared for tensors of these forms, or is now."""
-    forms = (
-        None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
-        for tensor in (*tensors, buffer)
-    )
+    forms = (None if tensor is None else torch_internals.form(tensor) for tensor in (*tensors, buffer))
     key = (*forms, layout, lists, checked)
     found = _prepared.get(key)
     if found is None:
@@ -330,7 +319,7 @@ def _address(tensor: Tensor | None) -> int:
 def _launch(launch: plan.Launch, block: bytes, device: torch.device) -> None:
     index = int(device.index)
     launcher = _launcher(launch, len(block), index)
-    if _current_device() == index:
+    if torch_internals.current_device() == index:
         launcher(block)
     else:
         with torch.cuda.device(index):

@@ -12,11 +12,10 @@ from mlacademy.cache import CacheLayout
 from mlacademy.ops import arguments, cuda, library, notices, plan
 from mlacademy.ops.arguments import layout_named
 from mlacademy.ops.metadata import Metadata
+from mlacademy.ops.torch_internals import active_modes
 from mlacademy.schedule.checks import whole
 
 _ops = torch.ops.mlacademy
-_modes: Any = torch._C._len_torch_dispatch_stack
-_transform: Any = torch._C._functorch.peek_interpreter_stack
 assert library  # importing it is what defines the operators
 
 
@@ -112,8 +111,7 @@ def sparse_decode(
             not torch.compiler.is_compiling()
             and q.__class__ is Tensor
             and q.is_cuda
-            and not _modes()
-            and _transform() is None
+            and not active_modes()
             and not (q.requires_grad and torch.is_grad_enabled())
         ):
             return cuda.sparse_decode(*tensors, buffer, name, softmax_scale, lists)
