@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 import pytest
 import torch
 from decode_inputs import Inputs, decode_inputs
 
 from mlacademy import cache, ops
+from mlacademy.ops import plan
 
 each_layout = pytest.mark.parametrize("layout", [cache.V32, cache.MODEL1], ids=lambda layout: layout.name)
 
@@ -28,6 +30,10 @@ def test_the_kernel_is_the_narrowest_that_holds_the_heads(heads: int, kernel: st
     with ops.on("emulator") as run:
         inputs.decode()
     assert run.launches[1].kernel == f"sparse_decode{kernel}"
+
+
+def test_the_example_of_the_launch_plan_is_right() -> None:
+    assert doctest.testmod(plan) == (0, 1)
 
 
 def test_outside_of_the_block_the_oracle_answers() -> None:

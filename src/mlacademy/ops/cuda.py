@@ -20,7 +20,7 @@ from torch import Tensor
 from mlacademy import cache
 from mlacademy._native import core
 from mlacademy.gpu.cuda_device import CudaDevice
-from mlacademy.gpu.prepared import launch_address
+from mlacademy.gpu.prepared import PreparedLaunch, launch_address
 from mlacademy.ops import arguments, notices, params, plan, torch_internals
 from mlacademy.ops.arguments import DecodeTensors
 from mlacademy.ops.metadata import Metadata, buffer_size
@@ -57,6 +57,10 @@ class Launcher:
 
 
 _launcher = functools.lru_cache(maxsize=1024)(Launcher)
+
+
+def _refused(launches: list[PreparedLaunch], launch: int, status: int) -> None:
+    launches[launch].refuse(status)
 
 
 def _never(*tensors: Tensor) -> bool:
@@ -134,7 +138,7 @@ class Prepared:
                 torch_internals.release,
                 torch_internals.current_stream,
                 torch_internals.current_device,
-                self._refused,
+                functools.partial(_refused, self.launches),
             ),
             index=self.index,
             scratch_bytes=self.scratch_bytes,
@@ -142,9 +146,6 @@ class Prepared:
             lse=(self.lse_shape, self.lse_strides, _FLOAT32),
         )
         return call
-
-    def _refused(self, launch: int, status: int) -> None:
-        self.launches[launch].refuse(status)
 
     def schedule(self, lengths: Tensor | None, extra_lengths: Tensor | None) -> Tensor:
         """The buffer of a `Metadata` for this call alone."""
