@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+
 import pytest
 import torch
 from decode_inputs import Inputs, decode_inputs
