@@ -120,10 +120,10 @@ class Prepared:
         It takes (q, kv_cache, indices, buffer, scale), and answers None where `fits` says no, the GPU is not the
         current one, or an address is odd. None where there is no native module.
         """
-        native = core()
-        if native is None:
+        make = getattr(core(), "decode_call", None)  # a module that was built before it has none either
+        if make is None:
             return None
-        call: Callable[..., tuple[Tensor, Tensor] | None] = native.decode_call(
+        call: Callable[..., tuple[Tensor, Tensor] | None] = make(
             launch_kernel=launch_address(),
             block=bytes(self.block),
             places=(_Q, _KV, _INDICES, _RECORDS, _NUM_SPLITS, _OUT, _LSE, _OUT_PARTIAL, _LSE_PARTIAL),
