@@ -40,9 +40,14 @@ def test_partitions_take_whole_requests_and_parts_of_others(heads: int, sms: int
     check(queries(5, 1, heads, cache.V32, seed=4), main, cache.V32, few_heads=True, sms=sms)
 
 
-def test_many_requests_of_one_block_pass_through_both_buffers_of_q() -> None:
-    main = random_lists(cache.MODEL1, b=9, s_q=1, topk=64, page=64, pages=2, seed=14)
-    check(queries(9, 1, 16, cache.MODEL1, seed=14), main, cache.MODEL1, few_heads=True, sms=1)
+@BOTH_WIDTHS
+@pytest.mark.parametrize("seed", range(3))
+def test_many_short_requests_pass_through_the_buffers_of_q(heads: int, seed: int) -> None:
+    """Some warpgroup has no block of most requests, and must neither miss nor mistake a phase."""
+    main = random_lists(cache.MODEL1, b=11, s_q=1, topk=128, page=64, pages=2, seed=14)
+    main.lengths = torch.tensor([64, 64, 128, 64, 64, 64, 128, 128, 64, 64, 64], dtype=torch.int32)
+    q = queries(11, 1, heads, cache.MODEL1, seed=14)
+    check(q, main, cache.MODEL1, few_heads=True, sms=1, order="seeded", seed=seed)
 
 
 @BOTH_WIDTHS
@@ -117,6 +122,18 @@ def test_growing_scores_rescale_what_was_added_before() -> None:
     main.indices[0, 0] = torch.arange(320, dtype=torch.int32)
     q = (direction[None, None] * torch.linspace(-1, 1, 16)[:, None]).to(torch.bfloat16)
     check(q, main, layout, few_heads=True, sms=1)
+
+
+@BOTH_LAYOUTS
+@pytest.mark.parametrize("size", [1e-3, 1e7])
+def test_small_and_large_values_keep_their_digits(layout: cache.CacheLayout, size: float) -> None:
+    """Keys and values are 2^-60 times too small inside."""
+    main = random_lists(layout, b=1, s_q=1, topk=128, page=64, pages=2, seed=17, holes=0)
+    generator = torch.Generator().manual_seed(17)
+    latents = torch.randn(128, layout.d_nope + layout.d_rope, generator=generator) * size
+    cache.append(main.kv, torch.arange(128), latents[:, : layout.d_nope], latents[:, layout.d_nope :], layout)
+    q = (queries(1, 1, 16, layout, seed=17).float() / size).to(torch.bfloat16)
+    check(q, main, layout, few_heads=True)
 
 
 def test_queries_need_not_be_contiguous() -> None:

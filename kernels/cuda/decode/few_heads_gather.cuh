@@ -6,8 +6,8 @@
 #include "fence.cuh"
 #include "few_heads_plan.cuh"
 #include "layouts.cuh"
+#include "memory.cuh"
 #include "named_barrier.cuh"
-#include "walk.cuh"
 #include "warp.cuh"
 #include "wgmma.cuh"
 
@@ -29,96 +29,81 @@ template <class Layout>
 struct Rows {
     uint4 codes[Layout::kNopeBlocks][2], rope[2][2];
     typename Layout::Scales scales[2];
-};
 
-// Where the two tokens' rows are; null for a hole, which is every index that names no slot.
-template <class Layout>
-struct Places {
-    const uint8_t *row[2], *scales[2];
-
-    __device__ Places(const SparseDecodeParams& params, const Block<2>& block) {
-        const CacheView& view = block.extra ? params.extra : params.cache;
-#pragma unroll
-        for (uint32_t side = 0; side < 2; ++side) {
-            const uint32_t index = block.index[side], page_size = view.page, offset = index % page_size;
-            const uint8_t* const page = view.kv + index / page_size * view.page_stride;
-            const bool there = index < static_cast<uint32_t>(view.slots);
-            row[side] = there ? page + offset * Layout::kRowBytes : nullptr;
-            scales[side] = Layout::scales_at(page, page_size, offset);
-        }
-    }
-    __device__ void read_codes(Rows<Layout>& rows, uint32_t block, uint32_t quarter) const {
+    __device__ void read_codes(const Place (&places)[2], uint32_t block, uint32_t quarter) {
 #pragma unroll
         for (uint32_t side = 0; side < 2; ++side)
-            if (row[side])
-                rows.codes[block][side] =
-                    __ldg(reinterpret_cast<const uint4*>(row[side] + 64 * block + 16 * quarter));
+            if (places[side].row)
+                codes[block][side] = ld_global_v4_u32(places[side].row + 64 * block + 16 * quarter);
     }
-    __device__ void read_scales(Rows<Layout>& rows) const {
+    __device__ void read_scales(const Place (&places)[2]) {
 #pragma unroll
         for (uint32_t side = 0; side < 2; ++side) {
-            rows.scales[side] = {};
-            if (row[side]) rows.scales[side] = Layout::read_scales(scales[side]);
+            scales[side] = {};
+            if (places[side].row) scales[side] = Layout::read_scales(places[side].scales);
         }
     }
-    // 16 columns are 32 bytes here. Zeros for a hole: these may be values, and 0 times infinity is no 0.
-    __device__ void read_rope(Rows<Layout>& rows, uint32_t quarter) const {
+    // 16 columns are 32 bytes here. Values must be zeros for a hole: 0 times infinity is no 0.
+    __device__ void read_rope(const Place (&places)[2], uint32_t quarter) {
 #pragma unroll
         for (uint32_t side = 0; side < 2; ++side)
 #pragma unroll
             for (uint32_t half = 0; half < 2; ++half) {
-                rows.rope[half][side] = {};
-                if (row[side])
-                    rows.rope[half][side] = __ldg(reinterpret_cast<const uint4*>(row[side] + Layout::kRopeAt +
-                                                                                 32 * quarter + 16 * half));
+                if (Layout::kRopeIsValue) rope[half][side] = {};
+                if (places[side].row)
+                    rope[half][side] =
+                        ld_global_v4_u32(places[side].row + Layout::kRopeAt + 32 * quarter + 16 * half);
             }
     }
-    __device__ void read(Rows<Layout>& rows, uint32_t quarter) const {
-#pragma unroll
-        for (uint32_t block = 0; block < Layout::kNopeBlocks; ++block)
-            read_codes(rows, block, quarter);
-        read_scales(rows);
-        read_rope(rows, quarter);
-    }
-    __device__ uint32_t holes() const { return (row[0] ? 0 : 1) | (row[1] ? 0 : 2); }
 };
 
-// The A operand of four steps of k times q, [step][register]: even columns of both tokens, then odd ones.
-using Fragments = uint32_t[4][4];
+// The A operand of two steps of k times q, [step][register]: even columns of both tokens, then odd ones. Half
+// a column block, of which each lane has 8 columns of both tokens. All of it is kStored times too small.
+using Fragments = uint32_t[2][4];
 
 template <class Layout>
-__device__ __forceinline__ void convert_codes(Fragments& a, const Rows<Layout>& rows, uint32_t block) {
+__device__ __forceinline__ void convert_codes(Fragments& a, const Rows<Layout>& rows,
+                                              const typename Layout::Scales (&scales)[2], uint32_t block,
+                                              uint32_t half) {
 #pragma unroll
     for (uint32_t side = 0; side < 2; ++side) {
-        const uint32_t scale = rows.scales[side].pair(block);
+        const uint32_t scale = mul_bf16x2(scales[side].pair(block), kTwoTo60);
         const uint4 codes = rows.codes[block][side];
-        const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
-#pragma unroll
-        for (uint32_t step = 0; step < 4; ++step)
-            e4m3x4_to_bf16x4_sorted(words[step], scale, a[step][side], a[step][2 + side]);
+        e4m3x4_to_bf16x4_shrunk(half == 0 ? codes.x : codes.z, scale, a[0][side], a[0][2 + side]);
+        e4m3x4_to_bf16x4_shrunk(half == 0 ? codes.y : codes.w, scale, a[1][side], a[1][2 + side]);
     }
 }
 template <class Layout>
-__device__ __forceinline__ void sort_rope(Fragments& a, const Rows<Layout>& rows) {
+__device__ __forceinline__ void sort_rope(Fragments& a, const Rows<Layout>& rows, uint32_t half) {
 #pragma unroll
-    for (uint32_t side = 0; side < 2; ++side)
-#pragma unroll
-        for (uint32_t half = 0; half < 2; ++half) {
-            const uint4 piece = rows.rope[half][side];
-            a[2 * half][side] = __byte_perm(piece.x, piece.y, 0x5410);
-            a[2 * half][2 + side] = __byte_perm(piece.x, piece.y, 0x7632);
-            a[2 * half + 1][side] = __byte_perm(piece.z, piece.w, 0x5410);
-            a[2 * half + 1][2 + side] = __byte_perm(piece.z, piece.w, 0x7632);
-        }
+    for (uint32_t side = 0; side < 2; ++side) {
+        const uint4 piece = rows.rope[half][side];
+        const auto sort = [&](uint32_t step, uint32_t left, uint32_t right) {
+            a[step][side] = mul_bf16x2(__byte_perm(left, right, 0x5410), kTwoToMinus60);
+            a[step][2 + side] = mul_bf16x2(__byte_perm(left, right, 0x7632), kTwoToMinus60);
+        };
+        sort(0, piece.x, piece.y);
+        sort(1, piece.z, piece.w);
+    }
 }
-// As values: two chunks of each token's row. `even` is where the first token's first one belongs.
-__device__ __forceinline__ void store_values(uint8_t* column_block, uint32_t even, const Fragments& a) {
+
+// The largest of, or the sum of, each of a lane's values over the eight lanes of the same heads. While there
+// are several values halves are exchanged: a lane ends with one, in values[0], of the pair that is returned.
+template <uint32_t kPairs, class Merge>
+__device__ __forceinline__ uint32_t reduce(float (&values)[kPairs], uint32_t lane, Merge merge) {
+    uint32_t pair = 0, half = kPairs / 2;
 #pragma unroll
-    for (uint32_t side = 0; side < 2; ++side)
+    for (uint32_t distance = 16; distance >= 4; distance /= 2, half /= 2) {
+        const bool upper = (lane & distance) != 0;
+        if (upper) pair += half;
 #pragma unroll
-        for (uint32_t odd = 0; odd < 2; ++odd)
-            *reinterpret_cast<uint4*>(column_block + (even ^ odd << 4) + side * 8 * 128) = {
-                a[0][2 * odd + side], a[1][2 * odd + side], a[2][2 * odd + side], a[3][2 * odd + side]};
+        for (uint32_t i = 0; i < (half > 1 ? half : 1); ++i) {
+            const float kept = upper ? values[i + half] : values[i];
+            const float given = upper ? values[i] : values[i + half];
+            values[i] = merge(kept, __shfl_xor_sync(kWholeWarp, given, distance));
+        }
+    }
+    return pair;
 }
 
 template <class Layout, uint32_t kHeads>
@@ -127,77 +112,92 @@ __device__ void gather(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
     constexpr uint32_t kPairs = kHeads / 4;
     const uint32_t warp = threadIdx.x / 32 % kWarps, lane = threadIdx.x % 32, quarter = lane % 4;
     const uint32_t token = 16 * warp + lane / 4;  // and token + 8
-    const uint32_t even = swizzled(token, 2 * quarter);
-    uint8_t* const v = shared.v[self];
+    // Lane 8 m + r stores row r of matrix m of a step: m % 2 the first or second tokens, m / 2 the columns.
+    const uint32_t stored = swizzled(16 * warp + lane % 16, lane / 16);
 
-    Walk walk(params, shared.record);
-    const auto look_two_further = [&] {
-        walk.step(params, 2);
-        return walk.look<2>(params, token, 8);
-    };
-    walk.step(params, self);
-    Block<2> here = walk.look<2>(params, token, 8);
-    Block<2> next = look_two_further();
     Rows<Layout> rows = {};
-    const Places<Layout> first_places(params, here);
-    first_places.read(rows, quarter);
-    uint32_t holes = first_places.holes();
+    Place places[2] = {shared.places[self][token], shared.places[self][token + 8]};
+    BlockOwner owner = shared.owner[self];
+    rows.read_scales(places);
+    rows.read_rope(places, quarter);
+#pragma unroll
+    for (uint32_t i = 1; i < Plan::kBlocks; ++i)
+        rows.read_codes(places, Layout::kNopeBlocks - i, quarter);
 
-    int32_t request = shared.record.begin_req;  // whose heads this thread has seen land
-    mbarrier_wait_parity(&shared.q_full[0], 0);
-    for (uint32_t n = self; here.request >= 0; n += 2) {
-        const Block<2> after_next = look_two_further();
-        const Places<Layout> places(params, next);
-        while (request < here.request) {
-            const uint32_t ordinal = ++request - shared.record.begin_req;
-            mbarrier_wait_parity(&shared.q_full[ordinal % 2], ordinal / 2 & 1);
-        }
-        const uint64_t q =
-            matrix_descriptor<Swizzle::k128B, 1024>(shared.q[(request - shared.record.begin_req) % 2]);
-        mbarrier_wait_parity(&shared.v_empty[self], ~(n / 2) & 1);
+    const float scale_log2 = params.scale_log2 * kStored;
+    for (uint32_t n = self; owner.ordinal >= 0; n += 2) {
+        // A barrier of q must not be two phases away from the one that is waited for. With two of them the
+        // block before the last, this warpgroup's own, had the heads of two requests ago; with one, the last
+        // block had those of the request before, if this block is the first of its own.
+        if (Plan::kQueries == 1 && owner.first && n > 0)
+            mbarrier_wait_parity(&shared.v_full[self ^ 1], (n - 1) / 2 & 1);
+        const uint32_t queries = owner.ordinal % Plan::kQueries;
+        mbarrier_wait_parity(&shared.q_full[queries], owner.ordinal / Plan::kQueries & 1);
+        const auto wait_for_piece = [&](uint32_t piece) {
+            const uint32_t turn = kPieces * n + piece, place = turn % Plan::kRing;
+            mbarrier_wait_parity(&shared.v_empty[place], ~(turn / Plan::kRing) & 1);
+            return shared.v[place];
+        };
+        // Where this one is free, `values` has listed the next block too.
+        uint8_t* v = wait_for_piece(0);
+        const bool hole[2] = {places[0].row == nullptr, places[1].row == nullptr};
+        const uint32_t next = (n + 2) % kListed;
+        places[0] = shared.places[next][token], places[1] = shared.places[next][token + 8];
 
-        // Convert, store, multiply, a column block at a time; read the next block's rows into what gets free.
+        // Convert, store, multiply, half a column block at a time, from the last to the first: so RoPE's many
+        // loads are not those that softmax waits behind. Read the next block's rows into what gets free.
+        const uint64_t q = matrix_descriptor<Swizzle::k128B, 1024>(shared.q[queries]);
+        const typename Layout::Scales scales[2] = {rows.scales[0], rows.scales[1]};
+        rows.read_scales(places);
         float s[kHeads / 2];
         Fragments a[2];
         wgmma_fence(s);
 #pragma unroll
-        for (uint32_t block = 0; block < Plan::kBlocks; ++block) {
-            Fragments& now = a[block % 2];
-            if (block < Layout::kNopeBlocks) {
-                convert_codes(now, rows, block);
-                places.read_codes(rows, block, quarter);
+        for (uint32_t unit = 0; unit < 2 * Plan::kBlocks; ++unit) {
+            const uint32_t block = Layout::kNopeBlocks - unit / 2, half = unit % 2;
+            Fragments& now = a[half];
+            if (block == Layout::kNopeBlocks) {
+                sort_rope(now, rows, half);
+                if (half == 1) rows.read_rope(places, quarter);
             } else {
-                sort_rope(now, rows);
-                places.read_rope(rows, quarter);
-                places.read_scales(rows);
+                convert_codes(now, rows, scales, block, half);
+                if (half == 1) rows.read_codes(places, block, quarter);
             }
-            if (block < kValueBlocks) store_values(v + block * kColumnBlock, even, now);
+            if (half == 0 && block % kPieceBlocks == kPieceBlocks - 1 && block < kValueBlocks - 1)
+                v = wait_for_piece(kPieces - 1 - block / kPieceBlocks);
+            if (block < kValueBlocks) {
+#pragma unroll
+                for (uint32_t step = 0; step < 2; ++step)
+                    stmatrix_x4(v + block % kPieceBlocks * kColumnBlock + (stored ^ (2 * half + step) << 5),
+                                now[step]);
+            }
             wgmma_fence();
 #pragma unroll
-            for (uint32_t step = 0; step < 4; ++step)
-                multiply_k<kHeads>(s, now[step], advance(q, block * Plan::kQBlock + 32 * step),
-                                   block + step > 0);
+            for (uint32_t step = 0; step < 2; ++step)
+                multiply_k<kHeads>(s, now[step], slice(q, block * Plan::kQBlock + 32 * (2 * half + step)),
+                                   unit + step > 0);
             wgmma_commit_group();
             wgmma_wait_group<1>();
+            __syncwarp();  // or the assembler moves all loads behind the last block, in softmax's way
         }
         wgmma_wait_group<0>(s);
 
-        // The block's maxima: of a head a lane has two tokens, its warp 16.
+        // The block's maxima: of a head a lane has two tokens, its warp 16, the warpgroup all.
         float top[kPairs];
 #pragma unroll
         for (uint32_t i = 0; i < kPairs; ++i) {
             float &upper = s[4 * (i / 2) + i % 2], &lower = s[4 * (i / 2) + 2 + i % 2];
-            upper = holes & 1 ? -kInfinity : upper * params.scale_log2;
-            lower = holes & 2 ? -kInfinity : lower * params.scale_log2;
+            upper = hole[0] ? -kInfinity : upper * scale_log2;
+            lower = hole[1] ? -kInfinity : lower * scale_log2;
             top[i] = fmaxf(upper, lower);
-#pragma unroll
-            for (uint32_t distance = 4; distance < 32; distance *= 2)
-                top[i] = fmaxf(top[i], __shfl_xor_sync(kWholeWarp, top[i], distance));
         }
-        if (lane < 4) write_heads(shared.top[self][warp], top, lane);
+        const uint32_t top_pair = reduce(top, lane, [](float a, float b) { return fmaxf(a, b); });
+        mbarrier_wait_parity(&shared.p_empty[self], ~(n / 2) & 1);
+        shared.top[self][warp][head_of(top_pair, lane)] = top[0];
         bar_sync(1 + self, 128);
+        read_heads(top, shared.top[self][0], lane);
 #pragma unroll
-        for (uint32_t other = 0; other < kWarps; ++other) {
+        for (uint32_t other = 1; other < kWarps; ++other) {
             float theirs[kPairs];
             read_heads(theirs, shared.top[self][other], lane);
 #pragma unroll
@@ -213,23 +213,19 @@ __device__ void gather(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
         }
 #pragma unroll
         for (uint32_t i = 0; i < kPairs; ++i) {
-            const float before = here.first ? kMinusHuge : reference[i];
+            const float before = owner.first ? kMinusHuge : reference[i];
             reference[i] = top[i] > before + kLazy ? top[i] : before;
             factor[i] = exp2f(before - reference[i]);
             float &upper = s[4 * (i / 2) + i % 2], &lower = s[4 * (i / 2) + 2 + i % 2];
             upper = exp2f(upper - reference[i]), lower = exp2f(lower - reference[i]);
             sum[i] = upper + lower;
-#pragma unroll
-            for (uint32_t distance = 4; distance < 32; distance *= 2)
-                sum[i] += __shfl_xor_sync(kWholeWarp, sum[i], distance);
         }
-        if (lane < 4) {
-            write_heads(shared.sum[self][warp], sum, lane);
-            if (warp == 0) {
-                write_heads(shared.reference[self], reference, lane);
-                write_heads(shared.factor[self], factor, lane);
-            }
+        if (warp == 0 && lane < 4) {
+            write_heads(shared.reference[self], reference, lane);
+            write_heads(shared.factor[self], factor, lane);
         }
+        const uint32_t sum_pair = reduce(sum, lane, [](float a, float b) { return a + b; });
+        shared.sum[self][warp][head_of(sum_pair, lane)] = sum[0];
         // 8 heads by 8 tokens four times: lane 8 m + r names row r, a head, of matrix m.
 #pragma unroll
         for (uint32_t i = 0; i < kHeads / 2; i += 8) {
@@ -242,7 +238,7 @@ __device__ void gather(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
         fence_proxy_async_shared_cta();
         __syncwarp();
         if (lane == 0) mbarrier_arrive(&shared.v_full[self]);
-        here = next, next = after_next, holes = places.holes();
+        owner = shared.owner[next];
     }
 }
 

@@ -5,6 +5,7 @@
 #include "convert.cuh"
 #include "fence.cuh"
 #include "few_heads_plan.cuh"
+#include "named_barrier.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
 
@@ -24,43 +25,48 @@ template <class Layout, uint32_t kHeads>
 __device__ void load_q(SharedPlan<Layout, kHeads>& shared, const SparseDecodeParams& params,
                        const Work& work) {
     using Plan = SharedPlan<Layout, kHeads>;
-    constexpr uint32_t kChunks = 8 * Plan::kBlocks;
     if (!work.there()) return;
-    const uint32_t buffer = (work.request - shared.record.begin_req) % 2;
+    const uint32_t buffer = (work.request - shared.record.begin_req) % Plan::kQueries;
     const uint16_t* const q = params.q + work.request * params.q_stride_b + blockIdx.y * params.q_stride_s;
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x % 128; i < kHeads * kChunks; i += 128) {
-        const uint32_t head = i / kChunks, chunk = i % kChunks;
-        uint4 piece = {};
-        if (head < params.h_q)
-            piece = __ldg(reinterpret_cast<const uint4*>(q + head * params.q_stride_h + 8 * chunk));
-        // Chunk 2 t + u of a column block is thread t's, for the steps 2 u and 2 u + 1.
-        const uint32_t thread = chunk % 8 / 2, step = 2 * (chunk % 2);
-        uint8_t* const block = shared.q[buffer] + chunk / 8 * Plan::kQBlock + 4 * thread;
-        const auto put = [&](uint32_t to, uint32_t two) {
-            *reinterpret_cast<uint32_t*>(block + swizzled(head, to)) = two;
-        };
-        put(2 * step, __byte_perm(piece.x, piece.y, 0x5410));
-        put(2 * step + 1, __byte_perm(piece.x, piece.y, 0x7632));
-        put(2 * step + 2, __byte_perm(piece.z, piece.w, 0x5410));
-        put(2 * step + 3, __byte_perm(piece.z, piece.w, 0x7632));
+    // A thread has a chunk of 8 columns in each column block. Chunk 2 t + u belongs to lane t of gather's
+    // quads, for the steps 2 u and 2 u + 1.
+    const uint32_t chunk = threadIdx.x % 8, step = 2 * (chunk % 2);
+#pragma unroll 1
+    for (uint32_t head = threadIdx.x % 128 / 8; head < kHeads; head += 16) {
+        uint4 pieces[Plan::kBlocks] = {};
+        const uint16_t* const from = q + head * params.q_stride_h + 8 * chunk;
+#pragma unroll
+        for (uint32_t block = 0; block < Plan::kBlocks; ++block)
+            if (head < params.h_q) pieces[block] = __ldg(reinterpret_cast<const uint4*>(from + 64 * block));
+#pragma unroll
+        for (uint32_t block = 0; block < Plan::kBlocks; ++block) {
+            const uint4 piece = pieces[block];
+            const auto put = [&](uint32_t to, uint32_t two) {
+                uint8_t* const row = shared.q[buffer] + block * Plan::kQBlock + 4 * (chunk / 2);
+                *reinterpret_cast<uint32_t*>(row + swizzled(head, to)) = two;
+            };
+            put(2 * step, __byte_perm(piece.x, piece.y, 0x5410));
+            put(2 * step + 1, __byte_perm(piece.x, piece.y, 0x7632));
+            put(2 * step + 2, __byte_perm(piece.z, piece.w, 0x5410));
+            put(2 * step + 3, __byte_perm(piece.z, piece.w, 0x7632));
+        }
     }
     fence_proxy_async_shared_cta();
     __syncwarp();
     if (threadIdx.x % 32 == 0) mbarrier_arrive(&shared.q_full[buffer]);
 }
 
-// What the output is multiplied by, and the lse that is stored, of a row whose request has ended.
+// What the output is multiplied by, and the lse that is stored, of a head whose request has ended.
 __device__ __forceinline__ float finish(const SparseDecodeParams& params, const Work& work, int32_t head,
-                                        float maximum, float sum, bool writes) {
+                                        float maximum, float sum) {
     if (head >= params.h_q) return 0.0f;
     const int64_t place = work.line(params) * params.h_q + head;
     const float log2_sum = maximum + log2f(sum);
     if (work.split()) {
-        if (writes) params.lse_partial[place] = sum == 0.0f ? -kInfinity : log2_sum;
+        params.lse_partial[place] = sum == 0.0f ? -kInfinity : log2_sum;
         return sum == 0.0f ? 0.0f : 1.0f / sum;
     }
-    if (writes) params.lse[place] = sum == 0.0f ? kInfinity : log2_sum * kLn2;
+    params.lse[place] = sum == 0.0f ? kInfinity : log2_sum * kLn2;
     if (sum == 0.0f) return 0.0f;
     return 1.0f / (params.sink ? sum + exp2f(params.sink[head] * kLog2E - maximum) : sum);
 }
@@ -68,15 +74,18 @@ __device__ __forceinline__ float finish(const SparseDecodeParams& params, const 
 // out^T in registers: of each 64 columns of the output a thread has two, neighbours, of each of its heads.
 template <uint32_t kHeads>
 __device__ __forceinline__ void write_columns(const SparseDecodeParams& params, const Work& work,
-                                              const float (&o)[kValueBlocks][kHeads / 2],
-                                              const float (&norm)[kHeads / 4], uint32_t thread) {
+                                              const float (&o)[kValueBlocks][kHeads / 2], const float* norms,
+                                              uint32_t thread) {
     const bool split = work.split();
-    const uint32_t lane = thread % 32, column = 16 * (thread / 32) + 2 * (lane / 4);
+    const int64_t line = work.line(params) * params.h_q;
+    const uint32_t lane = thread % 32, column = 16 * (lane / 8) + 4 * (thread / 32) + 2 * (lane / 4 % 2);
+    float norm[kHeads / 4];
+    read_heads(norm, norms, lane);
 #pragma unroll
     for (uint32_t i = 0; i < kHeads / 4; ++i) {
         const int32_t head = head_of(i, lane);
         if (head >= params.h_q) continue;
-        const int64_t start = (work.line(params) * params.h_q + head) * kWidth + column;
+        const int64_t start = (line + head) * kWidth + column;
 #pragma unroll
         for (uint32_t block = 0; block < kValueBlocks; ++block) {
             const float left = o[block][4 * (i / 2) + i % 2] * norm[i];
@@ -92,14 +101,26 @@ __device__ __forceinline__ void write_columns(const SparseDecodeParams& params, 
 
 template <class Layout, uint32_t kHeads>
 __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodeParams& params) {
+    using Plan = SharedPlan<Layout, kHeads>;
     constexpr uint32_t kPairs = kHeads / 4;
     const uint32_t thread = threadIdx.x % 128, lane = thread % 32;
     Work work{&shared.record, shared.record.begin_req};
     load_q(shared, params, work);
-    load_q(shared, params, {&shared.record, work.request + 1});
-    float o[kValueBlocks][kHeads / 2], sum[kPairs] = {}, reference[kPairs];
-    for (uint32_t n = 0; work.there(); ++work.request) {
+    KeptWalk& kept = shared.walk[thread / 32 % 2];
+    int32_t index = -1;  // in the block to be listed next
+    if (thread < kTokens) {
+        Walk walk(params, shared.record);
+        walk.step(params, kAhead);
+        index = walk.look<1>(params, thread, 0).index[0];
+        if (lane == 0) kept = walk;
+        __syncwarp();
+    }
+    if (Plan::kQueries > 1) load_q(shared, params, {&shared.record, work.request + 1});
+
+    float o[kValueBlocks][kHeads / 2], sum = 0.0f;  // sum: of head `thread`
+    for (uint32_t n = 0, requests = 0; work.there(); ++work.request, ++requests) {
         const int32_t blocks = work.end(params) - work.begin();
+        float* const norms = shared.norm[requests % 2];
         for (int32_t i = 0; i < blocks; ++i, ++n) {
             const uint32_t stage = n % 2;
             mbarrier_wait_parity(&shared.v_full[stage], n / 2 & 1);
@@ -107,10 +128,8 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
             read_heads(factor, shared.factor[stage], lane);
             bool changed = false;
 #pragma unroll
-            for (uint32_t j = 0; j < kPairs; ++j) {
-                sum[j] = i > 0 ? sum[j] * factor[j] : 0.0f;
+            for (uint32_t j = 0; j < kPairs; ++j)
                 changed |= factor[j] != 1.0f;
-            }
             if (i > 0 && __any_sync(kWholeWarp, changed)) {
 #pragma unroll
                 for (uint32_t block = 0; block < kValueBlocks; ++block)
@@ -118,39 +137,62 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
                     for (uint32_t j = 0; j < kHeads / 2; ++j)
                         o[block][j] *= factor[2 * (j / 4) + j % 2];
             }
-            const uint64_t v = matrix_descriptor<Swizzle::k128B, 1024>(shared.v[stage]);
             const uint64_t p = matrix_descriptor<Swizzle::k128B, 1024>(shared.p[stage]);
 #pragma unroll
             for (uint32_t block = 0; block < kValueBlocks; ++block)
                 wgmma_fence(o[block]);
+            // In the order in which gather stores: from the last columns to the first.
+            const auto place = [&](uint32_t piece) { return (kPieces * n + piece) % Plan::kRing; };
 #pragma unroll
-            for (uint32_t step = 0; step < kTokens / 16; ++step)
+            for (uint32_t piece = 0; piece < kPieces; ++piece) {
+                const uint64_t v = matrix_descriptor<Swizzle::k128B, 1024>(shared.v[place(piece)]);
 #pragma unroll
-                for (uint32_t block = 0; block < kValueBlocks; ++block)
-                    multiply_v<kHeads>(o[block], advance(v, block * kColumnBlock + 2048 * step),
-                                       advance(p, 32 * step), i + step > 0);
-            wgmma_commit_group();
+                for (uint32_t step = 0; step < kTokens / 16; ++step)
 #pragma unroll
-            for (uint32_t warp = 0; warp < kWarps; ++warp) {
-                float theirs[kPairs];
-                read_heads(theirs, shared.sum[stage][warp], lane);
-#pragma unroll
-                for (uint32_t j = 0; j < kPairs; ++j)
-                    sum[j] += theirs[j];
+                    for (uint32_t block = 0; block < kPieceBlocks; ++block)
+                        multiply_v<kHeads>(o[kPieceBlocks * (kPieces - 1 - piece) + block],
+                                           slice(v, block * kColumnBlock + 2048 * step), slice(p, 32 * step),
+                                           i + step > 0);
+                wgmma_commit_group();
             }
-            if (i + 1 == blocks) read_heads(reference, shared.reference[stage], lane);
+            if (thread < kHeads) {
+                if (i == 0) sum = 0.0f;
+                sum *= shared.factor[stage][thread];
+#pragma unroll
+                for (uint32_t warp = 0; warp < kWarps; ++warp)
+                    sum += shared.sum[stage][warp][thread];
+                if (i + 1 == blocks)
+                    norms[thread] =
+                        kStored * finish(params, work, thread, shared.reference[stage][thread], sum);
+            }
+            __syncwarp();
+            const auto give_back = [&](uint32_t piece) {
+                if (lane == 0) mbarrier_arrive(&shared.v_empty[place(piece)]);
+            };
+            wgmma_wait_group<3>();
+            give_back(0);
+            wgmma_wait_group<2>();
+            give_back(1);
+            wgmma_wait_group<1>();
+            give_back(2);
 #pragma unroll
             for (uint32_t block = 0; block < kValueBlocks; ++block)
                 wgmma_wait_group<0>(o[block]);
-            __syncwarp();
-            if (lane == 0) mbarrier_arrive(&shared.v_empty[stage]);
+            give_back(3);
+            if (lane == 0) mbarrier_arrive(&shared.p_empty[stage]);
+            if (thread < kTokens) {  // gather waits for the buffers, not for this
+                Walk walk = kept.taken(shared.record);
+                list_place(shared, params, walk, index, n + kAhead, thread);
+                walk.step(params, 1);
+                index = walk.look<1>(params, thread, 0).index[0];
+                __syncwarp();
+                if (lane == 0) kept = walk;
+                __syncwarp();
+            }
         }
-        float norm[kPairs];
-#pragma unroll
-        for (uint32_t j = 0; j < kPairs; ++j)
-            norm[j] = finish(params, work, head_of(j, lane), reference[j], sum[j], thread < 4);
-        write_columns<kHeads>(params, work, o, norm, thread);
-        load_q(shared, params, {&shared.record, work.request + 2});
+        bar_sync(3, 128);
+        write_columns<kHeads>(params, work, o, norms, thread);
+        load_q(shared, params, {&shared.record, work.request + static_cast<int32_t>(Plan::kQueries)});
     }
 }
 

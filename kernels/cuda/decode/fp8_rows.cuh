@@ -47,14 +47,14 @@ __device__ __forceinline__ void e4m3x4_to_bf16x4(uint32_t codes, uint32_t scale,
     high = mul_bf16x2(mul_bf16x2(b, kTwoTo120), scale);
 }
 
-// The same, sorted: codes 0 and 2 in `even`, 1 and 3 in `odd`. One operation less, where the order of columns
-// is free.
-__device__ __forceinline__ void e4m3x4_to_bf16x4_sorted(uint32_t codes, uint32_t scale, uint32_t& even,
+// The same in one multiply, and sorted: codes 0 and 2 in `even`, 1 and 3 in `odd`. The results are those for
+// scale times 2^-120; with a scale 2^60 times larger, both it and they stay within a bfloat16's range.
+__device__ __forceinline__ void e4m3x4_to_bf16x4_shrunk(uint32_t codes, uint32_t scale, uint32_t& even,
                                                         uint32_t& odd) {
     const uint32_t a = (codes << 8 & 0x80008000u) | (codes << 4 & 0x07F007F0u);
     const uint32_t b = (codes & 0x80008000u) | (codes >> 4 & 0x07F007F0u);
-    even = mul_bf16x2(mul_bf16x2(a, kTwoTo120), scale);
-    odd = mul_bf16x2(mul_bf16x2(b, kTwoTo120), scale);
+    even = mul_bf16x2(a, scale);
+    odd = mul_bf16x2(b, scale);
 }
 
 }  // namespace mla

@@ -11,6 +11,7 @@ namespace mla {
 // DeepSeek-V3.2: 512 codes, 4 float32 scales (one for 128 values), 64 bfloat16 that are keys only.
 struct V32 {
     static constexpr uint32_t kNopeBlocks = 8, kRowBytes = 656, kRopeAt = 528;
+    static constexpr bool kRopeIsValue = false;
     struct Scales {
         float4 of;
         // Of a column block, as bfloat16 in both halves.
@@ -39,6 +40,7 @@ struct V32 {
 // page's rows.
 struct Model1 {
     static constexpr uint32_t kNopeBlocks = 7, kRowBytes = 576, kRopeAt = 448;
+    static constexpr bool kRopeIsValue = true;
     struct Scales {
         uint2 of;
         __device__ uint32_t pair(uint32_t block) const {

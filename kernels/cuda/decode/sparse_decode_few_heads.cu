@@ -4,24 +4,29 @@
 //   scores^T [64 tokens, heads] = k [64, d_qk] times q^T      k from registers, where it was converted
 //   out^T    [512, heads]       = v^T [512, 64] times p^T     v from shared memory, read column by column
 //
-// Three warpgroups. Two gather: each takes every second block of 64 tokens. One gathers nothing:
+// Three warpgroups. Two gather: each takes every second block of 64 tokens. One multiplies the values:
 //
 //   gather[0], gather[1]   read the rows of the slots (a block ahead, in registers), convert them, store them
 //                          as v, multiply them by q, softmax, store p
-//   values                 v^T times p^T, the sums, the results; loads q, a request ahead
+//   values                 v^T times p^T, the sums, the results; loads q; lists where the tokens of later
+//                          blocks lie
 //
-//   barrier      arrivals a phase                ends when                               who waits
-//   q_full[2]    4 (one a warp of values)        a request's heads have landed           gather
-//   v_full[2]    4 (one a warp of gather[i])     v, p and what goes with them are there  values, gather[1 -
-//   i] v_empty[2]   4 (one a warp of values)        values has used them                    gather[i] 1, 2
-//   (named) 128                             the warps' maxima are in memory         gather[0], gather[1]
+//   barrier        arrivals a phase             ends when                                  who waits
+//   q_full[]       4 (one a warp of values)     a request's heads have landed              gather
+//   v_full[2]      4 (one a warp of gather[i])  v, p and what goes with them are there     values, gather
+//   v_empty[ring]  4 (one a warp of values)     128 columns of a block have been used      gather
+//   p_empty[2]     4 (one a warp of values)     values has used all of gather[i]'s block   gather[i]
+//   1 and 2 named  128                          the warps' maxima are in memory            gather[0] and [1]
+//   3 named        128                          a request's norms are in memory            values
 //
 // gather[1 - i] waits on v_full[i] for the maximum that its own block's begins with. q needs no barrier of
-// the other direction: where a request's last p has come, all its multiplies with q are over.
+// the other direction: where a request's last p has come, all its multiplies with q are over. Nor do the
+// lists: a place is listed six blocks ahead and read before the values of two blocks ago are all used.
 //
-// Order of columns. Thread t of a quad holds columns 16 t to 16 t + 15 of a column block, sorted: even ones,
-// then odd ones. Stored so, row 16 w + g + 8 s of out^T is column 16 w + 2 g + s, and a thread's two rows are
-// neighbours in memory. Step j of k times q takes four columns of each thread, so q lies permuted to match.
+// Order of columns. Thread t of a quad holds columns 16 t to 16 t + 15 of a column block. Step j of k times q
+// takes four of each thread's: 2 t + e is column 16 t + 4 j + 2 e, and 8 + 2 t + e the next one. q and v lie
+// in this order, so v is stored as the multiply's operand by stmatrix; and a thread of `values` has
+// neighbours in rows g and g + 8 of out^T.
 //
 // Launch: grid (1, s_q, partitions), block 384, dynamic shared memory sizeof(SharedPlan). The entries'
 // numbers are the widths that h_q is padded to. Layouts of the cache: 656 bytes a token (V3.2) or 584
@@ -37,44 +42,67 @@ using namespace mla;
 
 static_assert(sizeof(SharedPlan<V32, 32>) <= 232448, "shared memory of a CTA");
 
+template <uint32_t kRegisters>
+__device__ __forceinline__ void set_registers() {
+    if constexpr (kRegisters < 168)
+        setmaxnreg_dec<kRegisters>();
+    else
+        setmaxnreg_inc<kRegisters>();
+}
+
 template <class Layout, uint32_t kHeads>
 __device__ void sparse_decode(const SparseDecodeParams& params) {
     extern __shared__ __align__(1024) uint8_t bytes[];
-    auto& shared = *reinterpret_cast<SharedPlan<Layout, kHeads>*>(bytes);
+    using Plan = SharedPlan<Layout, kHeads>;
+    auto& shared = *reinterpret_cast<Plan*>(bytes);
     griddepcontrol_launch_dependents();
     if (lengths_changed(params)) return poison(params, 0, params.h_q);
     if (params.records[blockIdx.z].begin_req >= params.b) return;
 
+    if (threadIdx.x == 0) shared.record = params.records[blockIdx.z];
+    __syncthreads();
+    static_assert(kAhead * kTokens == 384, "one place a thread");
+    Walk walk(params, shared.record);
+    walk.step(params, threadIdx.x / kTokens);
+    const uint32_t token = threadIdx.x % kTokens;
+    list_place(shared, params, walk, walk.look<1>(params, token, 0).index[0], threadIdx.x / kTokens, token);
     if (threadIdx.x == 0) {
-        shared.record = params.records[blockIdx.z];
-        for (uint32_t i = 0; i < 2; ++i) {
-            mbarrier_init(&shared.q_full[i], kWarps);
-            mbarrier_init(&shared.v_full[i], kWarps);
-            mbarrier_init(&shared.v_empty[i], kWarps);
-        }
-        name_shared_array("q_full", shared.q_full, sizeof(Mbarrier), 2);
+        for (Mbarrier& barrier : shared.q_full)
+            mbarrier_init(&barrier, kWarps);
+        for (Mbarrier& barrier : shared.v_full)
+            mbarrier_init(&barrier, kWarps);
+        for (Mbarrier& barrier : shared.p_empty)
+            mbarrier_init(&barrier, kWarps);
+        for (Mbarrier& barrier : shared.v_empty)
+            mbarrier_init(&barrier, kWarps);
+        name_shared_array("q_full", shared.q_full, sizeof(Mbarrier), Plan::kQueries);
         name_shared_array("v_full", shared.v_full, sizeof(Mbarrier), 2);
-        name_shared_array("v_empty", shared.v_empty, sizeof(Mbarrier), 2);
-        name_shared_array("q", shared.q, sizeof(shared.q[0]), 2);
-        name_shared_array("v", shared.v, sizeof(shared.v[0]), 2);
+        name_shared_array("p_empty", shared.p_empty, sizeof(Mbarrier), 2);
+        name_shared_array("v_empty", shared.v_empty, sizeof(Mbarrier), Plan::kRing);
+        name_shared_array("q", shared.q, sizeof(shared.q[0]), Plan::kQueries);
+        name_shared_array("v", shared.v, sizeof(shared.v[0]), Plan::kRing);
         name_shared_array("p", shared.p, sizeof(shared.p[0]), 2);
+        name_shared_array("places", shared.places, sizeof(shared.places[0]), kListed);
+        name_shared_array("owner", shared.owner, sizeof(shared.owner[0]), kListed);
         name_shared_array("reference", shared.reference, sizeof(shared.reference[0]), 2);
         name_shared_array("factor", shared.factor, sizeof(shared.factor[0]), 2);
         name_shared_array("top", shared.top, sizeof(shared.top[0]), 2);
         name_shared_array("sum", shared.sum, sizeof(shared.sum[0]), 2);
+        name_shared_array("norm", shared.norm, sizeof(shared.norm[0]), 2);
     }
     __syncthreads();
 
-    // A launch gives each thread 168: 504 for a thread of each warpgroup.
-    constexpr uint32_t kValuesRegisters = kHeads == 16 ? 104 : 160;
-    constexpr uint32_t kGatherRegisters = (504 - kValuesRegisters) / 2 / 8 * 8;
+    // A launch gives each thread 168 registers, 504 for a thread of each warpgroup. Accumulators of 32 heads
+    // take 128 of those of `values`; for 16 heads gather has more use for them.
+    constexpr uint32_t kValuesRegisters = kHeads == 16 ? 120 : 168,
+                       kGatherRegisters = kHeads == 16 ? 192 : 168;
     const uint32_t warpgroup = threadIdx.x / 128;
     if (warpgroup == 0) {
-        setmaxnreg_dec<kValuesRegisters>();
+        set_registers<kValuesRegisters>();
         name_role("values");
         values(shared, params);
     } else {
-        setmaxnreg_inc<kGatherRegisters>();
+        set_registers<kGatherRegisters>();
         if (warpgroup == 1)
             name_role("gather[0]");
         else

@@ -52,6 +52,7 @@ struct Walk {
     int32_t block, end, in_main, length, extra_length;
     bool first;  // block of its request here
 
+    Walk() = default;
     __device__ Walk(const SparseDecodeParams& params, const PartitionRecord& record)
         : work{&record, record.begin_req} {
         enter(params);

@@ -35,8 +35,8 @@ DECODE_SHARED_BYTES = {"V3.2": 230_400, "MODEL1": 205_824}
 
 FEW_HEADS_THREADS = 384
 FEW_HEADS_SHARED_BYTES = {
-    16: {"V3.2": 174_080, "MODEL1": 169_984},
-    32: {"V3.2": 216_064, "MODEL1": 207_872},
+    16: {"V3.2": 166_912, "MODEL1": 162_816},
+    32: {"V3.2": 188_416, "MODEL1": 184_320},
 }
 """The same of the kernels for few heads, by the number of heads that they compute."""
 
