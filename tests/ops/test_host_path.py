@@ -58,9 +58,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(torch_internals, "current_stream", lambda index: STREAM)
     monkeypatch.setattr(torch_internals, "allocate", lambda size, stream: SCRATCH)
     monkeypatch.setattr(torch_internals, "release", made.released.append)
-    monkeypatch.setattr(
-        torch_internals, "empty", lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
-    )
+    monkeypatch.setattr(torch_internals, "empty", torch._C._dynamo.guards._empty_strided_cpu)
     monkeypatch.setattr(torch.cuda, "device", lambda index: torch.no_grad())
     monkeypatch.setattr(cuda, "_prepared", {})
     monkeypatch.setattr(cuda, "_latest", None)
@@ -209,6 +207,25 @@ def test_no_memory_is_taken_where_nothing_is_cut(host: Host, native: str, monkey
     decode(inputs, metadata)
     assert [function for function, *_ in host.launched] == [plan.DECODE_THREADS] * 2
     assert not host.released
+
+
+@each_path
+def test_a_repeated_call_is_known_in_every_mode(host: Host, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLACADEMY_NATIVE", native)
+    inputs, metadata, looked = decode_inputs(cache.V32, b=2), ops.schedule(2, 128, h_q=64), []
+    find = cuda._find
+    monkeypatch.setattr(cuda, "_find", lambda *given: looked.append(1) or find(*given))
+    modes = [torch.no_grad, torch.inference_mode, torch.no_grad, torch.inference_mode]
+    for mode in modes:
+        with mode():
+            for _ in range(3):
+                decode(inputs, metadata)
+    with torch.inference_mode():
+        inputs.q = inputs.q.clone()
+        for _ in range(3):
+            decode(inputs, metadata)
+    assert len(looked) == len(modes) + 1
+    assert len(cuda._prepared) == 3
 
 
 def test_without_torch_s_guard_forms_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

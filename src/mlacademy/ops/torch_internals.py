@@ -56,8 +56,9 @@ def same_forms(*tensors: Tensor) -> Callable[..., bool]:
 
 
 def form(tensor: Tensor) -> tuple[Any, ...]:
-    """Shape, strides, dtype, the GPU's number (−1 on the CPU) and the type."""
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device(), type(tensor)
+    """What `same_forms` compares: shape, strides, dtype, the GPU's number (−1 on the CPU), and how torch sees it."""
+    seen = type(tensor), tensor.requires_grad, tensor.is_inference(), torch.is_inference_mode_enabled()
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device(), *seen
 
 
 def active_modes() -> bool:
