@@ -25,7 +25,7 @@ BYTES_PER_TOKEN = 656
 BF16_BYTES = 2
 TOPK = 2048
 """Slots of a list in DeepSeek-V3.2."""
-OURS, FLASHMLA = 20, 50
+OURS, FLASHMLA = 10, 50
 """Cycles that one SM takes to turn a token's 512 codes into bfloat16: our kernel's count, FlashMLA's published one."""
 
 _CASE = re.compile(r"h(?P<h_q>\d+)_s(?P<s_q>\d+)_b(?P<b>\d+)(?:_k(?P<topk>\d+))?")
@@ -135,7 +135,7 @@ def block_cycles(
     ``convert_cycles``: of one token's codes. With 128 heads the two CTAs of a cluster convert half of the block each.
 
     >>> dict(block_cycles(128))
-    {'tensor cores': 2176.0, 'conversion': 640.0, 'shared memory': 2368.0}
+    {'tensor cores': 2176.0, 'conversion': 320.0, 'shared memory': 2432.0}
     """
     heads = min(h_q, BLOCK)
     flops = 2 * BLOCK * heads * (D_QK + D_V)
@@ -154,8 +154,9 @@ def _port_bytes(heads: int) -> int:
     k, v, q = (BLOCK * D_QK * BF16_BYTES, BLOCK * D_V * BF16_BYTES, heads * D_QK * BF16_BYTES)
     p = BLOCK * heads * BF16_BYTES
     if heads == BLOCK:
-        # m64n64k16 reads q and k; the two halves of p times v read their half of v, and one of them p as well.
-        return k + p + (q + k) + (v + p)
+        # m64n64k16 reads q and k. p times v is four times m64n128k16 for each 16 tokens: each reads its columns of v,
+        # and two of them, which have p not in registers, read p.
+        return k + p + (q + k) + (v + 2 * p)
     # Tokens, then columns of the output, are the 64 rows of an instruction: k comes from registers, p is read for
     # each 64 columns.
     return v + p + q + (v + D_V // BLOCK * p)
@@ -165,7 +166,7 @@ def roofline(shape: Shape, machine: Machine = H200, *, convert_cycles: float = O
     """The least times of one call with full lists.
 
     >>> print(roofline(Shape(b=128)))
-    at least 76.5 µs, bound by shared memory (memory 39.9, tensor cores 70.3, conversion 20.7, shared memory 76.5)
+    at least 78.6 µs, bound by shared memory (memory 39.9, tensor cores 70.3, conversion 10.3, shared memory 78.6)
     """
     parts = num_sm_parts(machine.sms, s_q=shape.s_q, h_q=max(shape.h_q, BLOCK))
     plan = schedule([shape.topk] * shape.b, parts)
