@@ -192,7 +192,6 @@ __device__ void gather(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
             top[i] = fmaxf(upper, lower);
         }
         const uint32_t top_pair = reduce(top, lane, [](float a, float b) { return fmaxf(a, b); });
-        mbarrier_wait_parity(&shared.p_empty[self], ~(n / 2) & 1);
         shared.top[self][warp][head_of(top_pair, lane)] = top[0];
         bar_sync(1 + self, 128);
         read_heads(top, shared.top[self][0], lane);

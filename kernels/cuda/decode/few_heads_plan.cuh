@@ -58,8 +58,9 @@ struct SharedPlan {
     static constexpr uint32_t kQueries = kHeads == 16 ? 2 : 1;  // requests whose heads are here
     alignas(1024) uint8_t q[kQueries][kBlocks * kQBlock];
     // Rows in flight need L1, which gets what shared memory leaves: 92 KB below 163 KB of it, 60 below 195.
-    // Fewer than seven pieces would let gather wait for a phase of v_empty while the one before still lasts.
     static constexpr uint32_t kRing = kHeads == 16 ? 7 : 8;
+    static_assert(kRing >= 7, "gather might wait for a phase of v_empty while the one before still lasts");
+    static_assert(kRing <= 8, "where gather may store a block's last piece, p of two blocks ago is used");
     alignas(1024) uint8_t v[kRing][kPieceBlocks * kColumnBlock];
     alignas(1024) uint8_t p[2][kHeads * 128];  // a row of 64 tokens a head
     // With each p: the maximum that its exponents are relative to, what earlier weights are multiplied by,
@@ -70,7 +71,7 @@ struct SharedPlan {
     float norm[2][kHeads];  // what a request's output is multiplied by
     KeptWalk walk[2];       // of the warps that list places
     PartitionRecord record;
-    Mbarrier q_full[kQueries], v_full[2], p_empty[2], v_empty[kRing];
+    Mbarrier q_full[kQueries], v_full[2], v_empty[kRing];
 };
 
 // A thread's accumulators of n heads belong to n / 4 heads: these two, in each group of eight.

@@ -179,7 +179,6 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
             for (uint32_t block = 0; block < kValueBlocks; ++block)
                 wgmma_wait_group<0>(o[block]);
             give_back(3);
-            if (lane == 0) mbarrier_arrive(&shared.p_empty[stage]);
             if (thread < kTokens) {  // gather waits for the buffers, not for this
                 Walk walk = kept.taken(shared.record);
                 list_place(shared, params, walk, index, n + kAhead, thread);

@@ -15,13 +15,13 @@
 //   q_full[]       4 (one a warp of values)     a request's heads have landed              gather
 //   v_full[2]      4 (one a warp of gather[i])  v, p and what goes with them are there     values, gather
 //   v_empty[ring]  4 (one a warp of values)     128 columns of a block have been used      gather
-//   p_empty[2]     4 (one a warp of values)     values has used all of gather[i]'s block   gather[i]
 //   1 and 2 named  128                          the warps' maxima are in memory            gather[0] and [1]
 //   3 named        128                          a request's norms are in memory            values
 //
-// gather[1 - i] waits on v_full[i] for the maximum that its own block's begins with. q needs no barrier of
-// the other direction: where a request's last p has come, all its multiplies with q are over. Nor do the
-// lists: a place is listed six blocks ahead and read before the values of two blocks ago are all used.
+// gather[1 - i] waits on v_full[i] for the maximum that its own block's begins with. What needs no barrier: q
+// in the other direction, as where a request's last p has come, all its multiplies with q are over; p in the
+// other direction, as where a block's last piece may be stored, all of two blocks ago has been used; the
+// lists, as a place is listed six blocks ahead and read before the values of two blocks ago are all used.
 //
 // Order of columns. Thread t of a quad holds columns 16 t to 16 t + 15 of a column block. Step j of k times q
 // takes four of each thread's: 2 t + e is column 16 t + 4 j + 2 e, and 8 + 2 t + e the next one. q and v lie
@@ -71,13 +71,10 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
             mbarrier_init(&barrier, kWarps);
         for (Mbarrier& barrier : shared.v_full)
             mbarrier_init(&barrier, kWarps);
-        for (Mbarrier& barrier : shared.p_empty)
-            mbarrier_init(&barrier, kWarps);
         for (Mbarrier& barrier : shared.v_empty)
             mbarrier_init(&barrier, kWarps);
         name_shared_array("q_full", shared.q_full, sizeof(Mbarrier), Plan::kQueries);
         name_shared_array("v_full", shared.v_full, sizeof(Mbarrier), 2);
-        name_shared_array("p_empty", shared.p_empty, sizeof(Mbarrier), 2);
         name_shared_array("v_empty", shared.v_empty, sizeof(Mbarrier), Plan::kRing);
         name_shared_array("q", shared.q, sizeof(shared.q[0]), Plan::kQueries);
         name_shared_array("v", shared.v, sizeof(shared.v[0]), Plan::kRing);
