@@ -130,19 +130,21 @@ struct Rows {
 
 // ---- queries
 
-// Copies the 64 heads of a request's queries to shared memory, swizzled; zeros where h_q ends before.
+// Copies the 64 heads of a request's queries to shared memory, swizzled; zeros where h_q ends before. Eight
+// threads copy 128 bytes of a head side by side.
 template <class Layout>
 __device__ void load_q(SharedPlan<Layout>& shared, const SparseDecodeParams& params, int32_t request,
                        uint32_t thread) {
-    constexpr uint32_t kChunks = 8 * SharedPlan<Layout>::kBlocks;
-    const int32_t first_head = blockIdx.x * kHeads;
     const uint16_t* const q = params.q + request * params.q_stride_b + blockIdx.y * params.q_stride_s;
 #pragma unroll 1
-    for (uint32_t i = thread; i < kHeads * kChunks; i += kGatherThreads) {
-        const uint32_t head = i / kChunks, chunk = i % kChunks;
-        const bool there = first_head + head < params.h_q;
-        const uint16_t* const from = q + (there ? (first_head + head) * params.q_stride_h + 8 * chunk : 0);
-        cp_async_cg_16(shared.q + chunk / 8 * kColumnBlock + swizzled(head, chunk % 8), from, there);
+    for (uint32_t row = thread / 8; row < kHeads; row += kGatherThreads / 8) {
+        const int32_t head = blockIdx.x * kHeads + row;
+        const bool there = head < params.h_q;
+        const uint16_t* const from = q + (there ? head * params.q_stride_h : 0) + 8 * (thread % 8);
+        uint8_t* const to = shared.q + swizzled(row, thread % 8);
+#pragma unroll
+        for (uint32_t block = 0; block < SharedPlan<Layout>::kBlocks; ++block)
+            cp_async_cg_16(to + block * kColumnBlock, from + 64 * block, there);
     }
     cp_async_mbarrier_arrive_noinc(&shared.q_full);
 }

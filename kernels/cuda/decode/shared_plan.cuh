@@ -4,11 +4,22 @@
 #include "attention_tile.cuh"
 #include "mbarrier.cuh"
 #include "sparse_decode_params.cuh"
+#include "walk.cuh"
 
 namespace mla {
 
 constexpr uint32_t kHeads = 64;
 constexpr uint32_t kGatherThreads = 256;
+
+// Where the results of a request go: its row of out and lse or, where it is split, of the partial results.
+struct Destination {
+    int64_t line;
+    bool split;
+
+    Destination() = default;
+    __device__ Destination(const SparseDecodeParams& params, const Work& work)
+        : line(work.line(params)), split(work.split()) {}
+};
 
 template <class Layout>
 struct SharedPlan {
@@ -19,6 +30,7 @@ struct SharedPlan {
     alignas(8) uint8_t valid[2][8];  // a bit a token
     float factor[kHeads], norm[kHeads];
     PartitionRecord record;
+    Destination to[2];            // of every second request: `values` finds them out while it waits
     uint32_t page_reciprocal[2];  // of the cache, of the extra cache
     Mbarrier q_full, q_empty, k_full[2], k_empty[2];
 };

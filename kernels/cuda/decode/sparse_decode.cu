@@ -31,6 +31,7 @@
 #include "lengths.cuh"
 #include "named_barrier.cuh"
 #include "names.cuh"
+#include "results.cuh"
 #include "setmaxnreg.cuh"
 #include "softmax_step.cuh"
 #include "warp.cuh"
@@ -82,45 +83,6 @@ __device__ __forceinline__ void scale_rows(float (&o)[2][64], float upper, float
 #pragma unroll
     for (uint32_t i = 0; i < 128; ++i)
         o[i / 64][i % 64] *= i / 2 % 2 == 0 ? upper : lower;
-}
-
-// Writes the warpgroup's 256 columns. Lanes of a quad hold neighbouring pairs of columns.
-__device__ __forceinline__ void write_rows(const SparseDecodeParams& params, const Work& work,
-                                           const float (&o)[2][64], uint32_t thread, uint32_t half,
-                                           float upper, float lower) {
-    const bool split = work.split();
-#pragma unroll
-    for (uint32_t side = 0; side < 2; ++side) {
-        const int32_t head = blockIdx.x * kHeads + accumulator_row(thread, 2 * side);
-        if (head >= params.h_q) continue;
-        const float norm = side == 0 ? upper : lower;
-        const int64_t start =
-            (work.line(params) * params.h_q + head) * kWidth + 256 * half + 2 * (thread % 4);
-#pragma unroll
-        for (uint32_t i = 0; i < 32; ++i) {
-            const float left = o[i / 16][4 * (i % 16) + 2 * side] * norm;
-            const float right = o[i / 16][4 * (i % 16) + 2 * side + 1] * norm;
-            if (split)
-                *reinterpret_cast<float2*>(params.out_partial + start + 8 * i) = {left, right};
-            else
-                *reinterpret_cast<uint32_t*>(params.out + start + 8 * i) = cvt_rn_bf16x2_f32(left, right);
-        }
-    }
-}
-
-// What the output is multiplied by, and the lse that is stored, of a row whose request has ended.
-__device__ __forceinline__ float finish(const SparseDecodeParams& params, const Work& work, int32_t head,
-                                        float maximum, float sum, bool writes) {
-    if (head >= params.h_q) return 0.0f;
-    const int64_t place = work.line(params) * params.h_q + head;
-    const float log2_sum = maximum + log2f(sum);
-    if (work.split()) {
-        if (writes) params.lse_partial[place] = sum == 0.0f ? -kInfinity : log2_sum;
-        return sum == 0.0f ? 0.0f : 1.0f / sum;
-    }
-    if (writes) params.lse[place] = sum == 0.0f ? kInfinity : log2_sum * kLn2;
-    if (sum == 0.0f) return 0.0f;
-    return 1.0f / (params.sink ? sum + exp2f(params.sink[head] * kLog2E - maximum) : sum);
 }
 
 template <class Layout, bool kPair>
@@ -197,15 +159,19 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
                 give_back<Layout, kPair>(shared, stage, lane);
             }
         }
+        const Destination to = shared.to[requests % 2];
         float norm[2];
 #pragma unroll
         for (uint32_t side = 0; side < 2; ++side) {
-            norm[side] = finish(params, work, blockIdx.x * kHeads + row + 8 * side, softmax.maximum[side],
+            norm[side] = finish(params, to, blockIdx.x * kHeads + row + 8 * side, softmax.maximum[side],
                                 softmax.total(side), lane % 4 == 0);
             if (lane % 4 == 0) shared.norm[row + 8 * side] = norm[side];
         }
         bar_arrive(kPReady, 256);
-        write_rows(params, work, o, thread, 0, norm[0], norm[1]);
+        // At a partition's end q and k are free, once the last products of `values` are made.
+        if (work.last()) bar_sync(kPFree, 256);
+        write_rows(params, to, {o, keep(thread), 0, norm[0], norm[1]}, work.last(),
+                   reinterpret_cast<uint8_t*>(&shared));
     }
 }
 
@@ -214,9 +180,10 @@ __device__ void values(SharedPlan<Layout>& shared, const SparseDecodeParams& par
     Work work{&shared.record, shared.record.begin_req};
     const uint32_t thread = keep(threadIdx.x % 128), lane = thread % 32, row = accumulator_row(thread, 0);
     float o[2][64];
-    uint32_t used = 0;
+    uint32_t used = 0, requests = 0;
+    if (thread == 0) shared.to[0] = Destination(params, work);
     bar_arrive(kPFree, 256);
-    for (; work.there(); ++work.request) {
+    for (; work.there(); ++work.request, ++requests) {
         const int32_t blocks = work.end(params) - work.begin();
         for (int32_t i = 0; i < blocks; ++i, ++used) {
             const uint32_t stage = used % 2;
@@ -235,12 +202,18 @@ __device__ void values(SharedPlan<Layout>& shared, const SparseDecodeParams& par
             wgmma_commit_group();
             wgmma_wait_group<0>(o[0]), hold(o[1]);
             give_back<Layout, kPair>(shared, stage, lane);
-            if (i + 1 < blocks) bar_arrive(kPFree, 256);
+            if (i + 1 < blocks || work.last()) bar_arrive(kPFree, 256);
         }
         bar_sync(kPReady, 256);  // the norms
         const float upper = shared.norm[row], lower = shared.norm[row + 8];
-        if (!work.last()) bar_arrive(kPFree, 256);
-        write_rows(params, work, o, thread, 1, upper, lower);
+        const Destination to = shared.to[requests % 2];
+        if (!work.last()) {
+            if (thread == 0)
+                shared.to[(requests + 1) % 2] = Destination(params, {work.record, work.request + 1});
+            bar_arrive(kPFree, 256);
+        }
+        write_rows(params, to, {o, keep(thread), 1, upper, lower}, work.last(),
+                   reinterpret_cast<uint8_t*>(&shared) + kStageBytes);
     }
 }
 
