@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from decode_inputs import decode_inputs
@@ -15,6 +17,10 @@ from mlacademy.ops import arguments, plan
 
 def integers(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
     return torch.zeros(shape, dtype=dtype)
+
+
+def splits(*bounds: int) -> torch.Tensor:
+    return torch.tensor(bounds, dtype=torch.int32)
 
 
 Q = torch.zeros(2, 1, 64, 576, dtype=torch.bfloat16)
@@ -91,6 +97,9 @@ EXTRA = {"extra_kv_cache": cache.new_cache(cache.V32, 2, 8), "extra_indices": in
         ({"softmax_scale": True}, TypeError, "softmax_scale must be a number, got bool"),
         ({"softmax_scale": -0.1}, ValueError, "softmax_scale must be finite and above 0, got -0.1"),
         ({"softmax_scale": float("nan")}, ValueError, "softmax_scale must be finite and above 0, got nan"),
+        ({"softmax_scale": 10**400}, ValueError, "softmax_scale must be at most 2e+38, as float32 holds it"),
+        ({"softmax_scale": 3e38}, ValueError, "softmax_scale must be at most 2e+38, as float32 holds it"),
+        ({"layout": ["V3.2"]}, TypeError, "layout must be a name or a CacheLayout, got list"),
         ({"layout": "V4"}, ValueError, "layout must be one of V32, V3.2, MODEL1: it is 'V4'"),
         ({"metadata": integers(9)}, TypeError, "metadata must come from ops.schedule, got Tensor"),
     ],
@@ -132,6 +141,79 @@ def test_metadata_of_other_lists(made: dict[str, Any], sentence: str) -> None:
         decode_inputs(cache.V32, topk=64).decode(metadata=metadata)
 
 
+@pytest.mark.parametrize("name", ["q", "kv_cache", "indices", "extra_kv_cache", "extra_indices", "attn_sink"])
+def test_a_tensor_without_axes_gets_its_sentence_beside_a_metadata_too(name: str) -> None:
+    inputs = decode_inputs(cache.V32, topk=64, pages=1, page=8)
+    given = {"q": inputs.q, "kv_cache": inputs.kv_cache, "indices": inputs.indices, **EXTRA}
+    dtype = given[name].dtype if name in given else torch.float32
+    given[name] = torch.zeros((), dtype=dtype)
+    with pytest.raises(ValueError, match=rf"{name} must be \["):
+        ops.sparse_decode(**given, metadata=ops.schedule(2, 64, extra_topk=64))
+
+
+@pytest.mark.parametrize("scale", [np.float32(0.25), np.float64(0.25), Fraction(1, 4), 0.25])
+def test_any_real_number_is_a_scale(scale: Any) -> None:
+    inputs = decode_inputs(cache.V32, b=1, h_q=2, topk=64)
+    assert torch.equal(inputs.decode(softmax_scale=scale)[1], inputs.decode(softmax_scale=1 / 4)[1])
+
+
+def operator_calls() -> dict[str, tuple[Any, dict[str, Any]]]:
+    lists = {"q": Q, "kv_cache": EXTRA["extra_kv_cache"], "indices": integers(2, 1, 64), **EXTRA}
+    lengths = {"topk_length": integers(2), "extra_topk_length": integers(2), "attn_sink": torch.zeros(64)}
+    partial = {"out_partial": torch.zeros(3, 1, 4, 512), "lse_partial_log2": torch.zeros(3, 1, 4)}
+    tokens = {"nope": torch.zeros(3, 512).bfloat16(), "rope": torch.zeros(3, 64).bfloat16()}
+    return {
+        "sparse_decode": (ops.sparse_decode, lists | lengths),
+        "combine": (ops.combine, {**partial, "num_splits": torch.tensor([0, 3]).int(), "attn_sink": torch.zeros(4)}),
+        "cache_append": (ops.cache_append, {"kv_cache": lists["kv_cache"], "slots": torch.arange(3), **tokens}),
+    }
+
+
+@pytest.mark.parametrize("name", operator_calls())
+def test_one_meta_tensor_among_others_makes_no_result_out_of_nothing(name: str) -> None:
+    operator, given = operator_calls()[name]
+    first = next(iter(given))
+    for changed in list(given)[1:]:
+        with pytest.raises(ValueError, match=rf"{changed} must be on {first}'s device, cpu, got one on meta"):
+            operator(**{**given, changed: given[changed].to("meta")})
+
+
+@pytest.mark.parametrize("name", operator_calls())
+def test_what_is_no_tensor(name: str) -> None:
+    operator, given = operator_calls()[name]
+    for changed, value in given.items():
+        with pytest.raises(TypeError, match=f"{changed} must be a torch tensor, got list"):
+            operator(**{**given, changed: value.tolist()})
+
+
+@pytest.mark.parametrize("name", ["q", "kv_cache", "extra_kv_cache"])
+def test_addresses_between_multiples_of_16_on_the_emulator(name: str) -> None:
+    given = {"q": Q, "kv_cache": EXTRA["extra_kv_cache"], "indices": integers(2, 1, 64), **EXTRA}
+    with pytest.raises(ValueError, match=f"{name} must begin at a multiple of 16 bytes, got one 8"), ops.on("emulator"):
+        ops.sparse_decode(**{**given, name: eight_bytes_on(given[name])})
+
+
+@pytest.mark.parametrize("name", ["kv_cache", "nope", "rope"])
+def test_addresses_of_an_append_on_the_emulator(name: str) -> None:
+    _, given = operator_calls()["cache_append"]
+    with pytest.raises(ValueError, match=f"{name} must begin at a multiple of 16 bytes, got one 8"), ops.on("emulator"):
+        ops.cache_append(**{**given, name: eight_bytes_on(given[name])})
+
+
+def eight_bytes_on(tensor: torch.Tensor) -> torch.Tensor:
+    skipped = 8 // tensor.element_size()
+    return torch.zeros(tensor.numel() + skipped, dtype=tensor.dtype)[skipped:].view(tensor.shape)
+
+
+@pytest.mark.parametrize("junk", [-1, 2**31 - 1])
+def test_a_metadata_that_was_written_to(junk: int) -> None:
+    inputs = decode_inputs(cache.V32, topk=64)
+    metadata = ops.schedule(2, 64)
+    metadata.buffer.fill_(junk)
+    with pytest.raises(ValueError, match=f"metadata must be as .*, its buffer says {junk} slots"), ops.on("emulator"):
+        inputs.decode(metadata=metadata)
+
+
 def test_a_buffer_that_is_no_metadata_is_refused_below_too() -> None:
     inputs = decode_inputs(cache.V32, topk=64)
     tensors = (inputs.q, inputs.kv_cache, inputs.indices, *(None,) * 5)
@@ -146,18 +228,44 @@ def test_a_buffer_that_is_no_metadata_is_refused_below_too() -> None:
         ({"topk": 1.5}, TypeError, "topk must be an integer, not float 1.5"),
         ({"sms": 0}, ValueError, "sms must be at least 1"),
         ({"topk_length": integers(3)}, ValueError, "topk_length must be [b] = [2], got [3]"),
-        ({"topk_length": integers(2), "device": "meta"}, ValueError, "topk_length must be on meta, got one on cpu"),
+        (
+            {"topk_length": integers(2).to("meta"), "device": "cpu"},
+            ValueError,
+            "topk_length must be on cpu, got one on m",
+        ),
+        ({"device": "meta"}, ValueError, "device must be cpu or cuda, got meta"),
+        ({"device": "gpu"}, ValueError, "device must be cpu or cuda, got 'gpu'"),
+        ({"topk": 2**31}, ValueError, "topk must be at most 2,147,483,647, got 2,147,483,648"),
+        ({"extra_topk": 2**40}, ValueError, "extra_topk must be at most 2,147,483,647"),
+        ({"topk": 2**30, "b": 900}, ValueError, "topk must be so small that all lists together have less than"),
+        (
+            {"b": 2**40},
+            ValueError,
+            "b must be at most 19,280, for the scheduler's shared memory, got 1,099,511",
+        ),
+        ({"sms": 10**9}, ValueError, "sms must give at most 4,096 partitions, got 500,000,000"),
         ({"extra_topk_length": integers(2)}, ValueError, "extra_topk_length needs extra_topk"),
     ],
 )
 def test_schedule(given: dict[str, Any], error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
         ops.schedule(**{"b": 2, "topk": 64, **given})
+    with pytest.raises(error, match=re.escape(sentence)), ops.on("emulator"):
+        ops.schedule(**{"b": 2, "topk": 64, **given})
 
 
-def test_a_batch_beyond_the_scheduler_is_refused() -> None:
-    with pytest.raises(ValueError, match="b must be"), ops.on("emulator"):
-        ops.schedule(70_000, 64)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there() -> None:
+    for call in (lambda: ops.schedule(2, 64, device="cuda"), lambda: ops.check("cuda")):
+        with pytest.raises(ValueError, match="device must be cpu, as torch sees no GPU here, got cuda"):
+            call()
+
+
+@pytest.mark.parametrize("device", ["meta", "mps", "tpu"])
+def test_what_has_no_notices_spoils_no_later_check(device: str) -> None:
+    with pytest.raises(ValueError, match="device must be cpu or cuda, got"):
+        ops.check(device)
+    ops.check()
 
 
 @pytest.mark.parametrize(
@@ -194,6 +302,14 @@ def test_append(changed: dict[str, Any], error: type[Exception], sentence: str) 
         ({"lse_partial_log2": torch.zeros(3, 1, 32)}, ValueError, "= [3, 1, 64], got [3, 1, 32]"),
         ({"num_splits": integers(1)}, ValueError, "num_splits must be [b + 1] with b at least 1, got 1 elements"),
         ({"attn_sink": torch.zeros(65)}, ValueError, "attn_sink must be [h_q] = [64], got [65]"),
+        (
+            {"num_splits": splits(0, 4)},
+            ValueError,
+            "num_splits must rise and lie in 0 to 3, the slots of out_part",
+        ),
+        ({"num_splits": splits(-1, 3)}, ValueError, "request 0 has -1 to 3"),
+        ({"num_splits": splits(0, 2, 2)}, ValueError, "request 1 has 2 to 2"),
+        ({"num_splits": splits(0, 3, 1)}, ValueError, "request 1 has 3 to 1"),
     ],
 )
 def test_combine(changed: dict[str, Any], error: type[Exception], sentence: str) -> None:
@@ -204,6 +320,8 @@ def test_combine(changed: dict[str, Any], error: type[Exception], sentence: str)
         **changed,
     }
     with pytest.raises(error, match=re.escape(sentence)):
+        ops.combine(**given)
+    with pytest.raises(error, match=re.escape(sentence)), ops.on("emulator"):
         ops.combine(**given)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import doctest
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -154,3 +158,35 @@ def test_a_changed_header_runs_in_every_kernel_that_includes_it() -> None:
     with ops.on("emulator", sources={"fp8_rows.cuh": doubled}):
         changed, _ = inputs.decode()
     assert not torch.equal(right, changed)
+
+
+def test_threads_that_share_a_run_wait_for_each_other() -> None:
+    """Launches of one sequence run together; what another thread launches meanwhile must not be put off with them."""
+    inputs = [decode_inputs(cache.V32, b=2, h_q=5, topk=64, seed=seed) for seed in range(6)]
+    wanted = [one.decode() for one in inputs]
+    with ops.on("emulator") as run:
+        with ThreadPoolExecutor(6) as pool:
+            calls = [pool.submit(contextvars.copy_context().run, one.decode) for one in inputs]
+        for one, exact, call in zip(inputs, wanted, calls, strict=True):
+            one.compare(*call.result(), *exact)
+    assert len(run.launches) == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"check": 3}, TypeError, "check must be several names, such as ('init', 'race'), got 3"),
+        ({"check": "race"}, TypeError, "check must be several names, such as ('init', 'race'), got 'race'"),
+        ({"check": ("speed",)}, ValueError, "check: 'init', 'race'"),
+        ({"seed": "x"}, TypeError, "seed must be a whole number, at least 0, got 'x'"),
+        ({"seed": -1}, TypeError, "seed must be a whole number, at least 0, got -1"),
+        ({"order": "random"}, ValueError, "order: 'eager', 'lazy' or 'seeded', got 'random'"),
+        ({"arch": "sm_100"}, ValueError, "arch must be left out, the kernels are for sm_90a"),
+        ({"sources": 3}, TypeError, "sources must map names of files to their text, got int"),
+        ({"sources": {"combine.cu": 3}}, TypeError, "sources must give the text of each file, got int for combine.cu"),
+        ({"sources": {"a.cu": ""}}, ValueError, "the decode kernels have no file 'a.cu'"),
+    ],
+)
+def test_wrong_options_get_a_sentence(options: dict[str, Any], error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=re.escape(sentence)), ops.on("emulator", **options):
+        ops.schedule(2, 64)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, SupportsIndex
 
 from mlacademy.gpu import map_record, uninitialized
 from mlacademy.gpu.device import Device, LaunchReport
@@ -39,6 +39,7 @@ class EmulatorDevice(Device):
         check_arch(arch)
         self.arch = arch
         self.options = {"check": ("all",), **options}
+        _check_options(self.options)
         self._core = native_module()
         self._registry = Registry()
         self._waiting: list[tuple[LaunchReport, tuple[Any, ...], Sequence[Any]]] | None = None
@@ -55,6 +56,7 @@ class EmulatorDevice(Device):
         self.check(kernel, plan)
         memory = _Memory()
         params = pack(kernel, args, memory)
+        _check_options(options)
         chosen = {**self.options, **options}
         tracing = {name: chosen.pop(name) for name in ("trace", "trace_limit", "cost_model") if name in chosen}
         log = self._core.EventLog(tracing.get("trace_limit", LIMIT)) if tracing.get("trace") else None
@@ -115,6 +117,17 @@ class EmulatorDevice(Device):
 
     def synchronize(self) -> None:
         """Nothing is left to wait for: a launch returns when the kernel has ended."""
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise ``TypeError`` for options of the wrong type; what their values may be, the emulator says itself."""
+    names = options.get("check", ())
+    if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(one, str) for one in names):
+        raise TypeError(f"check must be several names, such as ('init', 'race'), got {names!r}")
+    for name in ("seed", "step_budget", "threads"):
+        value = options.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex) or value.__index__() < 0:
+            raise TypeError(f"{name} must be a whole number, at least 0, got {value!r}")
 
 
 def _finished(report: LaunchReport, statistics: dict[str, Any], trace: Trace | None) -> LaunchReport:

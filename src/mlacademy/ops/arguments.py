@@ -6,7 +6,9 @@ not wait for it.
 
 from __future__ import annotations
 
+import itertools
 import math
+import numbers
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,16 +18,23 @@ from torch import Tensor
 from mlacademy import cache, schedule
 from mlacademy.cache import CacheLayout
 from mlacademy.ops import params, plan
+from mlacademy.schedule.checks import whole
 from mlacademy.sparse import SLOT_MULTIPLE
 
 CACHE_DTYPES = (torch.uint8, torch.int8, torch.float8_e4m3fn)
+MAX_SCALE = 2e38
+"""The largest softmax scale: times log2 e it is still a float32."""
 _INT32_MAX = 2**31 - 1
 _ALIGNMENT = 16  # bytes of the kernels' widest loads
 
 
 def layout_named(name: str | CacheLayout) -> CacheLayout:
     """The layout ``"V3.2"`` or ``"MODEL1"``, by name or as it is."""
-    return name if isinstance(name, CacheLayout) else cache.layout(name)
+    if isinstance(name, CacheLayout):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"layout must be a name or a CacheLayout, got {type(name).__name__}")
+    return cache.layout(name)
 
 
 def tensor(name: str, value: Any, axes: str, rank: int, *dtypes: torch.dtype) -> Tensor:
@@ -178,6 +187,13 @@ def lengths(name: str, value: Tensor | None, b: int, device: torch.device | None
     dense(name, value)
 
 
+def entries(name: str, value: Any) -> int:
+    """``value`` as the length of an index list, a positive int32."""
+    if (number := whole(name, value, 1)) > _INT32_MAX:
+        raise ValueError(f"{name} must be at most {_INT32_MAX:,}, got {number:,}")
+    return number
+
+
 def check_metadata(buffer: Tensor, q: Tensor, b: int) -> None:
     """``buffer`` is a `Metadata`'s for ``b`` requests, on q's device."""
     tensor("metadata", buffer, "[int32]", 1, torch.int32)
@@ -191,13 +207,33 @@ def check_metadata(buffer: Tensor, q: Tensor, b: int) -> None:
 def check_tensors(tensors: tuple[Any, ...]) -> None:
     """Raise ``TypeError`` where one of `DecodeTensors` is none; those with a default may be None."""
     for name, value in zip(DecodeTensors._fields, tensors, strict=True):
-        if not isinstance(value, Tensor) and (value is not None or name in ("q", "kv_cache", "indices")):
+        if value is not None or name in ("q", "kv_cache", "indices"):
+            check_types(**{name: value})
+
+
+def check_types(**values: Any) -> None:
+    """Raise ``TypeError`` for what is no tensor, before torch does without the argument's meaning."""
+    for name, value in values.items():
+        if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a torch tensor, got {type(value).__name__}")
 
 
+def together(**tensors: Tensor | None) -> None:
+    """All tensors lie on the first one's device. For fakes: torch takes meta tensors among others without a word."""
+    (whose, first), *rest = tensors.items()
+    for name, value in rest:
+        if first is not None and value is not None:
+            beside(name, value, first, whose)
+
+
 def check_lists(made_for: tuple[Any, ...], tensors: tuple[Any, ...]) -> None:
-    """Raise where a schedule ``made_for`` some lists is given others: see `Metadata.made_for`."""
+    """Raise where a schedule ``made_for`` some lists is given others: see `Metadata.made_for`.
+
+    Lists that are none get their sentence from `decode_shape`.
+    """
     q, _, indices, topk_length, _, extra, extra_topk_length, _ = tensors
+    if 0 in (q.dim(), indices.dim(), 1 if extra is None else extra.dim()):
+        return
     got = (
         q.shape[0],
         indices.shape[-1],
@@ -232,10 +268,12 @@ def scale(softmax_scale: float | None, d_qk: int) -> float:
     """The factor of q·k; ``d_qk ** -0.5`` by default."""
     if softmax_scale is None:
         return float(d_qk**-0.5)
-    if isinstance(softmax_scale, bool) or not isinstance(softmax_scale, (int, float)):
+    if isinstance(softmax_scale, bool) or not isinstance(softmax_scale, numbers.Real):
         raise TypeError(f"softmax_scale must be a number, got {type(softmax_scale).__name__}")
     if not 0 < softmax_scale < math.inf:
         raise ValueError(f"softmax_scale must be finite and above 0, got {softmax_scale}")
+    if softmax_scale > MAX_SCALE:
+        raise ValueError(f"softmax_scale must be at most {MAX_SCALE:.0e}, as float32 holds it, got one beyond")
     return float(softmax_scale)
 
 
@@ -258,6 +296,17 @@ def check_combine(out_partial: Tensor, lse_partial_log2: Tensor, num_splits: Ten
     for name, value in named.items():
         beside(name, value, out_partial, "out_partial")
         dense(name, value)
+
+
+def check_splits(num_splits: Tensor, slots: int) -> None:
+    """``num_splits`` gives every request slots of its own that are there; looks at its values."""
+    bounds = num_splits.tolist()
+    for request, (begin, end) in enumerate(itertools.pairwise(bounds)):
+        if not 0 <= begin < end <= slots:
+            raise ValueError(
+                f"num_splits must rise and lie in 0 to {slots}, the slots of out_partial: "
+                f"request {request} has {begin} to {end}"
+            )
 
 
 def check_append(kv_cache: Tensor, slots: Tensor, nope: Tensor, rope: Tensor, layout: CacheLayout) -> None:

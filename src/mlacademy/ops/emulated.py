@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from mlacademy import gpu
 from mlacademy.cache import CacheLayout
-from mlacademy.ops import notices, params, plan
+from mlacademy.ops import arguments, notices, params, plan
 from mlacademy.ops.arguments import DecodeShape, DecodeTensors
 from mlacademy.ops.metadata import Metadata, buffer_size
 
@@ -35,11 +36,13 @@ class Run:
         self.launches: list[Launched] = []
         self._sources = dict(sources or {})
         self._traced = traced
+        self._lock = threading.RLock()
 
     def launch(self, launch: plan.Launch, block: bytes) -> None:
         """Run one kernel and note it."""
-        report = self.device.launch(self._kernel(launch), launch.plan, [block])
-        self.launches.append(Launched(launch.kernel, launch.plan, report))
+        with self._lock:
+            report = self.device.launch(self._kernel(launch), launch.plan, [block])
+            self.launches.append(Launched(launch.kernel, launch.plan, report))
 
     def _kernel(self, launch: plan.Launch) -> gpu.Kernel:
         headers = {name: text for name, text in self._sources.items() if name.endswith(".cuh")}
@@ -48,9 +51,14 @@ class Run:
         text = self._sources.get(launch.source) or plan.source(launch.source).read_text(encoding="utf-8")
         return plan.compiled_text(text, launch.source, headers)[launch.kernel]
 
-    def together(self) -> AbstractContextManager[None]:
-        """Launches inside overlap as far as their plans allow; with a trace they come one after the other."""
-        return nullcontext() if self._traced else self.device.sequence()
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Launches inside overlap as far as their plans allow; with a trace they come one after the other.
+
+        A launch of another thread would join them, so it waits.
+        """
+        with self._lock, nullcontext() if self._traced else self.device.sequence():
+            yield
 
 
 _active: contextvars.ContextVar[Run | None] = contextvars.ContextVar("mlacademy_ops_run", default=None)
@@ -67,14 +75,24 @@ def on(device: str, *, sources: Mapping[str, str] | None = None, **options: Any)
     """
     if device != "emulator":
         raise ValueError(f'device must be "emulator", got {device!r}: tensors on a GPU run there without this')
-    for name in sources or {}:
+    for name, text in _texts(sources).items():
         plan.source(name)
+        if not isinstance(text, str):
+            raise TypeError(f"sources must give the text of each file, got {type(text).__name__} for {name}")
+    if "arch" in options:
+        raise ValueError("arch must be left out, the kernels are for sm_90a")
     run = Run(gpu.Device("emulator", arch="sm_90a", **options), sources, bool(options.get("trace")))
     token = _active.set(run)
     try:
         yield run
     finally:
         _active.reset(token)
+
+
+def _texts(sources: Any) -> Mapping[str, Any]:
+    if sources is not None and not isinstance(sources, Mapping):
+        raise TypeError(f"sources must map names of files to their text, got {type(sources).__name__}")
+    return sources or {}
 
 
 def active() -> Run | None:
@@ -113,8 +131,13 @@ def sparse_decode(
     run: Run, shape: DecodeShape, tensors: DecodeTensors, scale: float, metadata: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The decode kernel and ``combine``."""
+    arguments.check_addresses(q=tensors.q, kv_cache=tensors.kv_cache)
+    if tensors.extra_kv_cache is not None:
+        arguments.check_addresses(extra_kv_cache=tensors.extra_kv_cache)
     made = Metadata.of(metadata, shape.b)
     slots, rows = int(made.num_splits[-1]), (shape.s_q, shape.h_q)
+    if not 0 <= slots <= shape.b + made.parts:
+        raise ValueError(f"metadata must be as ops.schedule made it, its buffer says {slots} slots: was it written to?")
     out, lse = _bfloat16(shape.b, *rows, 512), _float32(shape.b, *rows)
     out_partial, lse_partial = _float32(slots, *rows, 512), _float32(slots, *rows)
     verdict = torch.zeros(1, dtype=torch.int32)
@@ -150,6 +173,7 @@ def combine(
     run: Run, out_partial: Tensor, lse_partial_log2: Tensor, num_splits: Tensor, attn_sink: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The ``combine`` kernel alone, for every request."""
+    arguments.check_splits(num_splits, len(out_partial))
     b, (_, s_q, h_q, d_v) = len(num_splits) - 1, out_partial.shape
     out, lse = _bfloat16(b, s_q, h_q, d_v), _float32(b, s_q, h_q)
     block, at = params.Block(b=b, s_q=s_q, h_q=h_q), run.device.address
@@ -169,6 +193,7 @@ def combine(
 
 def cache_append(run: Run, kv_cache: Tensor, slots: Tensor, nope: Tensor, rope: Tensor, layout: CacheLayout) -> None:
     """The ``cache_append`` kernel."""
+    arguments.check_addresses(kv_cache=kv_cache, nope=nope, rope=rope)
     at = run.device.address
     tensors = ((kv_cache, "kv_cache"), (nope, "nope"), (rope, "rope"), (slots, "slots"))
     problems = at(notices.words(kv_cache.device), "notices") + notices.APPEND_PROBLEMS_AT

@@ -108,6 +108,17 @@ def sparse_decode_fake(
     layout: str,
     softmax_scale: float,
 ) -> tuple[Tensor, Tensor]:
+    arguments.together(
+        q=q,
+        kv_cache=kv_cache,
+        indices=indices,
+        topk_length=topk_length,
+        extra_kv_cache=extra_kv_cache,
+        extra_indices=extra_indices,
+        extra_topk_length=extra_topk_length,
+        attn_sink=attn_sink,
+        metadata=metadata,
+    )
     b, s_q, h_q, _ = q.shape
     return _outputs(q, b, s_q, h_q)
 
@@ -127,6 +138,9 @@ def combine(
 def combine_fake(
     out_partial: Tensor, lse_partial_log2: Tensor, num_splits: Tensor, attn_sink: Tensor | None
 ) -> tuple[Tensor, Tensor]:
+    arguments.together(
+        out_partial=out_partial, lse_partial_log2=lse_partial_log2, num_splits=num_splits, attn_sink=attn_sink
+    )
     _, s_q, h_q, _ = out_partial.shape
     return _outputs(out_partial, num_splits.shape[0] - 1, s_q, h_q)
 
@@ -147,7 +161,7 @@ def cache_append(kv_cache: Tensor, slots: Tensor, nope: Tensor, rope: Tensor, la
 
 
 def cache_append_fake(kv_cache: Tensor, slots: Tensor, nope: Tensor, rope: Tensor, layout: str) -> None:
-    return None
+    arguments.together(kv_cache=kv_cache, slots=slots, nope=nope, rope=rope)
 
 
 def _outputs(like: Tensor, b: int, s_q: int, h_q: int) -> tuple[Tensor, Tensor]:

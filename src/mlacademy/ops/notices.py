@@ -91,7 +91,7 @@ def check(device: torch.device | str | None = None) -> None:
         SlotOutOfRange: an index (in `checked` mode) or a slot to append to lies outside the cache.
         ValueError: a length (in `checked` mode) lies outside its list; a token to append was NaN or infinite.
     """
-    devices = list(_words) if device is None else [indexed(torch.device(device))]
+    devices = list(_words) if device is None else [place(device)]
     for one in devices:
         if one.type == "cuda":
             if torch.cuda.is_current_stream_capturing():
@@ -104,11 +104,19 @@ def check(device: torch.device | str | None = None) -> None:
             raise error_of(found)
 
 
-def indexed(device: torch.device) -> torch.device:
-    """``cuda`` as the current ``cuda:i``."""
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return device
+def place(device: torch.device | str) -> torch.device:
+    """The CPU, or a GPU with its number: ``cuda`` is the current one. Raises ``ValueError`` for other devices."""
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device must be cpu or cuda, got {device!r}") from None
+    if found.type == "cpu":
+        return torch.device("cpu")
+    if found.type != "cuda":
+        raise ValueError(f"device must be cpu or cuda, got {found}")
+    if not torch.cuda.is_available():
+        raise ValueError(f"device must be cpu, as torch sees no GPU here, got {found}")
+    return found if found.index is not None else torch.device("cuda", torch.cuda.current_device())
 
 
 def error_of(found: list[int]) -> Exception:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -44,8 +43,8 @@ def schedule(
     The metadata may be used again as long as the *values* of the lengths stay: the decode kernel compares, makes its
     outputs NaN where one differs, and `check` raises.
     """
-    b, topk = whole("b", b, 1), whole("topk", topk, 1)
-    extra = 0 if extra_topk is None else whole("extra_topk", extra_topk, 1)
+    b, topk = whole("b", b, 1), arguments.entries("topk", topk)
+    extra = 0 if extra_topk is None else arguments.entries("extra_topk", extra_topk)
     if extra_topk_length is not None and not extra:
         raise ValueError("extra_topk_length needs extra_topk, the entries of each extra list; got it alone")
     lengths = (topk_length, extra_topk_length)
@@ -54,6 +53,7 @@ def schedule(
     arguments.lengths("extra_topk_length", extra_topk_length, b, place)
     sms = _sms(place) if sms is None else whole("sms", sms, 1)
     parts = plan.partitions(sms, s_q=whole("s_q", s_q, 1), h_q=whole("h_q", h_q, 1))
+    plan.check_scheduler(b, parts, max(topk, extra))
     buffer = _ops.schedule.default(*lengths, b, topk, extra, parts, device=place)
     return Metadata(b, topk, extra, topk_length is not None, extra_topk_length is not None, parts, buffer)
 
@@ -94,7 +94,7 @@ def sparse_decode(
     need a Hopper GPU; the call joins torch's current stream, does not wait, and may be captured in a CUDA graph.
     Raises ``TypeError`` or ``ValueError`` naming the argument.
     """
-    if softmax_scale.__class__ is not float or not 0.0 < softmax_scale < math.inf:
+    if softmax_scale.__class__ is not float or not 0.0 < softmax_scale <= arguments.MAX_SCALE:
         softmax_scale = arguments.scale(softmax_scale, layout_named(layout).d_qk)
     name = layout if layout.__class__ is str else layout_named(layout).name
     buffer: Tensor | None = None
@@ -133,10 +133,14 @@ def combine(
     Args:
         out_partial: float32 [slots, s_q, h_q, 512], each slot normalised by itself.
         lse_partial_log2: float32 [slots, s_q, h_q], base 2; −inf for a slot without tokens.
-        num_splits: int32 [b + 1]; request r owns the slots num_splits[r] … num_splits[r + 1] − 1.
+        num_splits: int32 [b + 1]; request r owns the slots num_splits[r] … num_splits[r + 1] − 1, at least one.
+            On a GPU nobody looks at its values.
         attn_sink: float32 [h_q], natural log.
     Returns: as `sparse_decode`.
     """
+    arguments.check_types(out_partial=out_partial, lse_partial_log2=lse_partial_log2, num_splits=num_splits)
+    if attn_sink is not None:
+        arguments.check_types(attn_sink=attn_sink)
     out, lse = _ops.combine.default(out_partial, lse_partial_log2, num_splits, attn_sink)
     return out, lse
 
@@ -155,12 +159,13 @@ def cache_append(
     kernel leaves out a slot outside the cache and stores what is not finite as NaN, and `check` raises; of two equal
     slots one wins.
     """
+    arguments.check_types(kv_cache=kv_cache, slots=slots, nope=nope, rope=rope)
     _ops.cache_append.default(kv_cache, slots, nope, rope, layout_named(layout).name)
 
 
 def _place(device: torch.device | str | None, *lengths: Tensor | None) -> torch.device:
     if device is not None:
-        return notices.indexed(torch.device(device))
+        return notices.place(device)
     return next((one.device for one in lengths if isinstance(one, Tensor)), torch.device("cpu"))
 
 

@@ -52,6 +52,9 @@ APPEND_THREADS = 256
 APPEND_TOKENS = 8
 """Tokens of one CTA of ``cache_append``."""
 
+MAX_PARTITIONS, MAX_COST = 4096, 1 << 29
+"""Partitions and blocks that the scheduler can count; no GPU has so many SMs, no cache so many tokens."""
+
 H200_SMS = 132
 """SMs that a schedule is made for where there is no GPU to ask."""
 
@@ -130,11 +133,27 @@ def combine_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic: bool
 
 def schedule_launch(b: int, parts: int) -> Launch:
     """The kernel that cuts the requests into partitions. More threads search side by side, and wait for each other."""
-    shared = 12 * (b + 1) + 16 * (parts + 1)
-    if shared > MAX_SMEM_BYTES:
-        raise ValueError(f"b must be small enough for the scheduler's shared memory, about 19,000: got {b:,}")
+    check_scheduler(b, parts)
+    shared = _scheduler_bytes(b, parts)
     threads = 1024 if b > 512 else min(max(1 << (2 * b - 1).bit_length(), 128), 512)
     return Launch("schedule.cu", "schedule", gpu.LaunchPlan(1, threads, smem_bytes=shared))
+
+
+def check_scheduler(b: int, parts: int, topk: int = 0) -> None:
+    """Raise ``ValueError`` for what the schedule kernel has no room for; ``topk``: of the longer list, where known."""
+    if parts > MAX_PARTITIONS:
+        raise ValueError(f"sms must give at most {MAX_PARTITIONS:,} partitions, got {parts:,}")
+    if _scheduler_bytes(b, parts) > MAX_SMEM_BYTES:
+        most = (MAX_SMEM_BYTES - _scheduler_bytes(0, parts)) // 12
+        raise ValueError(f"b must be at most {most:,}, for the scheduler's shared memory, got {b:,}")
+    if b * (2 * -(-topk // BLOCK_TOKENS) + OVERHEAD) >= MAX_COST:
+        raise ValueError(
+            f"topk must be so small that all lists together have less than {MAX_COST:,} blocks: got {topk:,}"
+        )
+
+
+def _scheduler_bytes(b: int, parts: int) -> int:
+    return 12 * (b + 1) + 16 * (parts + 1)
 
 
 def append_launch(layout: str, n: int) -> Launch:

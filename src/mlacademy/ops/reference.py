@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mlacademy import attention, cache, schedule, softmax
-from mlacademy.ops import notices
+from mlacademy.ops import arguments, notices
 from mlacademy.ops.arguments import DecodeShape, DecodeTensors
 from mlacademy.ops.metadata import Metadata
 
@@ -90,6 +90,7 @@ def combine(
     out_partial: Tensor, lse_partial_log2: Tensor, num_splits: Tensor, attn_sink: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """`softmax.combine`, request by request, in float64."""
+    arguments.check_splits(num_splits, len(out_partial))
     bounds = num_splits.tolist()
     b, (_, s_q, h_q, d_v) = len(bounds) - 1, out_partial.shape
     out = torch.empty(b, s_q, h_q, d_v, dtype=torch.bfloat16)
