@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from typing import Any
 
 import pytest
@@ -155,7 +157,11 @@ def test_changed_lengths_are_not_taken_silently() -> None:
         ({"k_cache": torch.zeros(4, 64, 1, 584, dtype=torch.uint8)}, ValueError, "k_cache must have 656 bytes a token"),
         ({"k_cache": None}, ValueError, "k_cache must be a torch tensor of 4 axes, got NoneType"),
         ({"extra_indices_in_kvcache": torch.zeros(2, 1, 64, dtype=torch.int32)}, ValueError, "got extra_indices_in_kv"),
-        ({"extra_topk_length": torch.zeros(2, dtype=torch.int32)}, ValueError, "extra_topk_length needs extra_topk"),
+        (
+            {"extra_topk_length": torch.zeros(2, dtype=torch.int32)},
+            ValueError,
+            "topk_length needs extra_indices_in_k",
+        ),
         (
             {"topk_length": torch.zeros(3, dtype=torch.int32)},
             ValueError,
@@ -168,6 +174,31 @@ def test_wrong_arguments_get_a_sentence(changed: dict[str, Any], error: type[Exc
     with pytest.raises(error, match=sentence):
         call(decode_inputs(cache.V32), **{"tile_scheduler_metadata": metadata, **changed})
     assert not metadata.have_initialized
+
+
+@pytest.mark.parametrize("name", ["q", "k_cache", "indices", "extra_k_cache", "extra_indices_in_kvcache"])
+@pytest.mark.parametrize("wrong", [[1], torch.zeros(()), torch.zeros(3), torch.zeros(1, 1, 1, 1, 1)])
+def test_what_has_other_axes(name: str, wrong: Any) -> None:
+    other = decode_inputs(cache.V32)
+    extra = {"extra_k_cache": other.kv_cache, "extra_indices_in_kvcache": other.indices}
+    with pytest.raises(ValueError, match=rf"{name} must be a torch tensor of . axes, got"):
+        call(decode_inputs(cache.V32), **{**extra, name: wrong})
+
+
+@pytest.mark.parametrize(("name", "axis"), [("q", 0), ("q", 1), ("q", 2), ("indices", 2)])
+def test_what_is_empty_is_called_by_its_own_name(name: str, axis: int) -> None:
+    inputs = decode_inputs(cache.V32)
+    empty = getattr(inputs, name).narrow(axis, 0, 0)
+    with pytest.raises(ValueError, match=f"{name} must not be empty, got the shape"):
+        call(inputs, **{name: empty})
+
+
+def test_a_metadata_goes_through_copies() -> None:
+    metadata, _ = flash_mla.get_mla_metadata()
+    inputs = decode_inputs(cache.V32)
+    wanted = call(inputs, metadata)
+    for again in (copy.deepcopy(metadata), copy.copy(metadata), pickle.loads(pickle.dumps(metadata))):
+        assert torch.equal(call(inputs, again)[0], wanted[0])
 
 
 def test_another_shape_needs_another_metadata() -> None:

@@ -147,10 +147,20 @@ def _config(schedule: FlashMLASchedMeta, flags: tuple[Any, ...], tensors: tuple[
         raise ValueError("causal must be False for sparse decode: the index lists say what each query row sees")
     if not is_fp8_kvcache:
         raise ValueError("is_fp8_kvcache must be True for sparse decode: its caches hold FP8")
-    for name, tensor, rank in (("q", q, 4), ("k_cache", k_cache, 4), ("indices", indices, 3)):
+    for name, tensor, rank in (
+        ("q", q, 4),
+        ("k_cache", k_cache, 4),
+        ("indices", indices, 3),
+        ("extra_k_cache", extra_k_cache, 4),
+        ("extra_indices_in_kvcache", extra_indices, 3),
+    ):
+        if tensor is None and name.startswith("extra"):
+            continue
         if not isinstance(tensor, Tensor) or tensor.dim() != rank:
             got = list(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
             raise ValueError(f"{name} must be a torch tensor of {rank} axes, got {got}")
+        if name != "k_cache" and name != "extra_k_cache" and 0 in tensor.shape:
+            raise ValueError(f"{name} must not be empty, got the shape {list(tensor.shape)}")
     if q.shape[-1] not in _LAYOUTS:
         raise ValueError(f"q must have 576 numbers a head (V3.2) or 512 (MODEL1), got {q.shape[-1]}")
     if head_dim_v != V32.d_v:
@@ -206,7 +216,9 @@ def _in_these_names(sentence: str) -> str:
         ("kv_cache", "k_cache"),
         ("extra_kv_cache", "extra_k_cache"),
         ("extra_indices", "extra_indices_in_kvcache"),
+        ("extra_topk", "extra_indices_in_kvcache"),
         ("metadata", "tile_scheduler_metadata"),
+        (r"ops\.schedule", "get_mla_metadata()"),
     ):
         sentence = re.sub(rf"\b{ours}\b", theirs, sentence)
     return sentence
