@@ -178,6 +178,15 @@ def pack_query_by_view(address, pool, first_head, head_step, first_column, h_q, 
     )
 
 
+@right("12.2", "the scale in float32")
+def pack_query_in_float32(address, pool, first_head, head_step, first_column, h_q, scale):
+    block = pack_query(address, pool, first_head, head_step, first_column, h_q, scale)
+    if block is None:
+        return None
+    product = np.float32(scale) * np.float32(math.log2(math.e))
+    return np.concatenate([block[:32], np.frombuffer(product.tobytes(), np.uint8), block[36:]])
+
+
 def packed_with(**other):
     """A packer with some of its numbers computed otherwise."""
 
@@ -448,6 +457,12 @@ def binds_smallest(b, s_q, h_q, topk, card):
     return part, times[part]
 
 
+@wrong("12.4", "no partition at all", says="ZeroDivisionError")
+def binds_without_floor(b, s_q, h_q, topk, card):
+    rounds = math.ceil(b * math.ceil(topk / 64) / (card["sms"] // s_q // (h_q // 64)))
+    return largest(times_with(b, s_q, h_q, topk, card, rounds=rounds))
+
+
 @wrong("12.4", "a bf16 cache", says="You read 1,152 bytes a token")
 def binds_bf16(b, s_q, h_q, topk, card):
     return largest(times_with(b, s_q, h_q, topk, card, row=1152))
@@ -629,7 +644,7 @@ def guard_plain():
     return guard_kernel(loop=GUARD_LOOP.replace("atomicMin(&changed, r)", "changed = r"))
 
 
-@wrong("12.6", "a request a thread", says="Only as many lengths were compared as a CTA has threads")
+@wrong("12.6", "a request a thread", says="Lengths far down in the batch were not compared")
 def guard_without_loop():
     loop = "const int r = threadIdx.x; if (r < b && lengths[r] != planned[r]) atomicMin(&changed, r);"
     return guard_kernel(loop=loop)
@@ -639,6 +654,11 @@ def guard_without_loop():
 def guard_one_step_of_a_warp():
     loop = "const int r = threadIdx.x; if (r < 32 && r < b && lengths[r] != planned[r]) atomicMin(&changed, r);"
     return guard_kernel(loop=loop)
+
+
+@wrong("12.6", "the first 512 requests", says="Lengths far down in the batch")
+def guard_first_512():
+    return guard_kernel(loop=GUARD_LOOP.replace("r < b", "r < min(b, 512)"))
 
 
 @wrong("12.6", "no bound", says="read a length beyond the last request")

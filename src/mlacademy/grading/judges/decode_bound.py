@@ -64,6 +64,7 @@ def _cases(rng: np.random.Generator, hidden: bool) -> Iterable[Case]:
         (128, 2, 128, 2048, H200, "two query tokens"),
         (128, 1, 128, 2048, H200 | {"sms": 78, "bytes_per_s": 4.0e12}, "a smaller card"),
         (16, 1, 64, 100, slow, "a list that does not fill its last block"),
+        (4, 3, 128, 640, H200 | {"sms": 5}, "fewer SMs than the query tokens ask for"),
     ]
     for b, s_q, h_q, topk, card, label in [] if hidden else fixed:
         yield Case(dict(zip(PARAMETERS, (b, s_q, h_q, topk, card), strict=True)), label=label)

@@ -41,6 +41,7 @@ def _cases(rng: np.random.Generator, hidden: bool) -> Iterator[Case]:
         changes = {int(r): int(rng.integers(1, 9)) for r in rng.choice(500, 20, replace=False)}
         yield case(500, changes, "many changes")
         yield case(333, {}, "a large batch without a change")
+        yield case(1000, {999: -2}, "the last of a thousand requests")
 
 
 def _launch(lengths: Array, planned: Array, values: Array) -> Launch:
@@ -115,7 +116,7 @@ GUARD = CudaExercise(
         ),
         KernelMistake(
             key="as-many-as-threads",
-            says="Only as many lengths were compared as a CTA has threads. There may be more requests.",
+            says="Lengths far down in the batch were not compared. There may be more requests than a CTA has threads.",
             hints=(
                 "b may be 200, and blockDim.x is 64. Who compares request 170?",
                 "Each thread takes several requests: its own number, and every blockDim.x-th after it.",
