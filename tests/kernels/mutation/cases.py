@@ -81,19 +81,21 @@ class Call:
 
 
 def filled(layout: cache.CacheLayout, pages: int, page: int, growth: float = 1) -> Tensor:
-    """A cache of normal latents, of which the last are `growth` times as large as the first."""
+    """A cache of normal latents, of which the last are `growth` times as large as the first; slot 0 is NaN alone."""
     n, generator = pages * page, torch.Generator().manual_seed(pages)
     latents = torch.randn(n, layout.d_nope + layout.d_rope, generator=generator)
     latents *= 0.5 * torch.logspace(0, np.log10(growth), n)[:, None]
     kv = cache.new_cache(layout, pages, page)
     cache.append(kv, torch.arange(n), latents[:, : layout.d_nope], latents[:, layout.d_nope :], layout)
+    for start, stop in layout.fields(page, 0).values():
+        kv.as_strided((kv.stride(0),), (1,))[start:stop] = 0xFF
     return kv
 
 
 def lists(b: int, s_q: int, topk: int, slots: int, seed: int) -> Tensor:
-    """Random slots, a tenth of them holes."""
+    """Random slots but slot 0, a tenth of them holes."""
     generator = torch.Generator().manual_seed(seed)
-    indices = torch.randint(0, slots, (b, s_q, topk), generator=generator, dtype=torch.int32)
+    indices = torch.randint(1, slots, (b, s_q, topk), generator=generator, dtype=torch.int32)
     indices[torch.rand(indices.shape, generator=generator) < 0.1] = -1
     return indices
 
@@ -108,7 +110,7 @@ def long_lists(layout: cache.CacheLayout, heads: int) -> Call:
     buffers come round, and scores grow towards the end of a list, so that maxima do."""
     kv, indices = filled(layout, 9, 16, growth=100), lists(3, 1, 768, 144, seed=heads)
     indices[:2] = indices[:2].sort(-1).values
-    indices[2] %= 30  # small scores after large ones
+    indices[2] = indices[2] % 29 + 1  # small scores after large ones
     indices[2, 0, :70] = -1
     lengths = torch.tensor([768, 128, 130], dtype=torch.int32)
     return Call(queries(3, 1, heads, layout, 1), kv, indices, lengths, sms=3 * plan.head_blocks(heads))
