@@ -76,6 +76,60 @@ def three_roles_one_loop():
     )
 
 
+@wrong("09.1", "one role after the other", says="no role waits at k_full or k_empty")
+def three_roles_in_turn():
+    return filled(
+        "09.1",
+        """
+    float s[32], o[32] = {};
+    for (int n = 0; n < blocks; ++n) {
+        if (role == 0) fill(shared, 0, rows, n), fence_proxy_async_shared_cta();
+        __syncthreads();
+        if (role == 1) make_scores(shared, 0, s), store_p(shared, s), fence_proxy_async_shared_cta();
+        __syncthreads();
+        if (role == 2) add_output(shared, 0, o, n == 0);
+        __syncthreads();
+    }
+    if (role == 2) store_output(out, o);
+""",
+    )
+
+
+@right("09.1", "p handed over by mbarriers, too")
+def three_roles_only_mbarriers():
+    return filled(
+        "09.1",
+        """
+    __shared__ Mbarrier ready, free;
+    if (threadIdx.x == 0) mbarrier_init(&ready, 128), mbarrier_init(&free, 128);
+    fence_mbarrier_init(), __syncthreads();
+    float s[32], o[32] = {};
+    for (int n = 0; n < blocks; ++n) {
+        const uint32_t stage = n % 2, round = n / 2 % 2;
+        if (role == 0) {
+            mbarrier_wait_parity(&shared.k_empty[stage], 1 - round);
+            fill(shared, stage, rows, n);
+            fence_proxy_async_shared_cta(), mbarrier_arrive(&shared.k_full[stage]);
+            continue;
+        }
+        mbarrier_wait_parity(&shared.k_full[stage], round);
+        if (role == 1) {
+            make_scores(shared, stage, s);
+            mbarrier_wait_parity(&free, 1 - n % 2);
+            store_p(shared, s);
+            fence_proxy_async_shared_cta(), mbarrier_arrive(&ready);
+        } else {
+            mbarrier_wait_parity(&ready, n % 2);
+            add_output(shared, stage, o, n == 0);
+            mbarrier_arrive(&free);
+        }
+        mbarrier_arrive(&shared.k_empty[stage]);
+    }
+    if (role == 2) store_output(out, o);
+""",
+    )
+
+
 @wrong("09.1", "k not fenced", says="gather stores k with ordinary instructions")
 def three_roles_k_unfenced():
     return changed(

@@ -87,6 +87,10 @@ THREE_ROLES = CudaExercise(
     reference=_output,
     compare=Exact(),
     launch=_launch,
+    uses={
+        r"mbarrier\.(try|test)_wait": "The result is right, but no role waits at k_full or k_empty: "
+        "the roles do not work side by side.",
+    },
     misconceptions=(
         SOME_LANES,
         KernelMistake(
