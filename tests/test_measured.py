@@ -55,6 +55,14 @@ def test_a_replay_says_that_it_is_one_and_gives_every_row(folder: Path) -> None:
     assert results.row("append_4096").speedup is None
 
 
+def test_what_a_record_notes_is_said_after_its_rows(folder: Path) -> None:
+    measured.results_file().write_text(json.dumps(RUN | {"note": "Of an older kernel."}), encoding="utf-8")
+    said: list[str] = []
+    assert measured.attention(["append_4096"], say=said.append).note == "Of an older kernel."
+    assert said[-1] == "Note: Of an older kernel."
+    assert len(said) == 3
+
+
 def test_chosen_cases_come_in_the_order_asked_for(folder: Path) -> None:
     results = measured.attention(["append_4096", "h128_s1_b1"], say=lambda line: None)
     assert [row.case for row in results.rows] == ["append_4096", "h128_s1_b1"]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """Rows of one run. ``replayed``: they were read from the course's files, not measured just now."""
+    """Rows of one run. ``replayed``: they were read from the course's files, not measured just now. ``note``: what
+    else is to be known of them."""
 
     card: str
     driver: str
@@ -54,6 +55,7 @@ class Results:
     commit: str
     rows: tuple[Row, ...]
     replayed: bool
+    note: str = ""
 
     def row(self, case: str) -> Row:
         """The row of a case. Raises ``KeyError`` with the cases there are."""
@@ -84,7 +86,9 @@ def read(path: Path, *, replayed: bool = True) -> Results:
     if missing:
         raise ValueError(f"{path.name} has no {missing[0]}: it was not written by benchmarks/attention.py")
     rows = tuple(Row(**{name: row[name] for name in FIELDS}) for row in found["rows"])
-    return Results(found["card"], found["driver"], found["date"], found["commit"], rows, replayed)
+    return Results(
+        found["card"], found["driver"], found["date"], found["commit"], rows, replayed, found.get("note", "")
+    )
 
 
 def kept() -> Results:
@@ -118,7 +122,9 @@ def attention(cases: Sequence[str] | None = None, *, quick: bool = True, say: Sa
     say(f"No Hopper GPU here, so these are not this machine's times. {results.origin}")
     for row in chosen:
         say(str(row))
-    return Results(results.card, results.driver, results.date, results.commit, chosen, True)
+    if results.note:
+        say(f"Note: {results.note}")
+    return replace(results, rows=chosen)
 
 
 def _known(results: Results, cases: Iterable[str]) -> Iterable[Row]:
