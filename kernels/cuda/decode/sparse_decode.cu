@@ -231,12 +231,6 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
         shared.record = params.records[blockIdx.z];
         shared.page_reciprocal[0] = 0xFFFFFFFFu / params.cache.page;
         shared.page_reciprocal[1] = 0xFFFFFFFFu / max(params.extra.page, 1);
-        mbarrier_init(&shared.q_full, kGatherThreads);
-        mbarrier_init(&shared.q_empty, 4);
-        for (uint32_t stage = 0; stage < 2; ++stage) {
-            mbarrier_init(&shared.k_full[stage], kGatherThreads / 32);
-            mbarrier_init(&shared.k_empty[stage], kPair ? 16 : 8);
-        }
         name_shared("q_full", &shared.q_full, sizeof(Mbarrier));
         name_shared("q_empty", &shared.q_empty, sizeof(Mbarrier));
         name_shared_array("k_full", shared.k_full, sizeof(Mbarrier), 2);
@@ -247,6 +241,12 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
         name_shared_array("valid", shared.valid, sizeof(shared.valid[0]), 2);
         name_shared("factor", shared.factor, sizeof(shared.factor));
         name_shared("norm", shared.norm, sizeof(shared.norm));
+        mbarrier_init(&shared.q_full, kGatherThreads);
+        mbarrier_init(&shared.q_empty, 4);
+        for (uint32_t stage = 0; stage < 2; ++stage) {
+            mbarrier_init(&shared.k_full[stage], kGatherThreads / 32);
+            mbarrier_init(&shared.k_empty[stage], kPair ? 16 : 8);
+        }
         fence_mbarrier_init();
     }
     if (kPair)
