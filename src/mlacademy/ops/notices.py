@@ -110,6 +110,8 @@ def place(device: torch.device | str) -> torch.device:
         found = torch.device(device)
     except RuntimeError:
         raise ValueError(f"device must be cpu or cuda, got {device!r}") from None
+    if found in _words:  # has run an operator
+        return found
     if found.type == "cpu":
         return torch.device("cpu")
     if found.type != "cuda":
