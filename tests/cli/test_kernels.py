@@ -26,9 +26,10 @@ def test_list_names_kernels_and_says_what_works_here(capsys: pytest.CaptureFixtu
     assert kernels("list") == 0
     shown = capsys.readouterr().out
     for line in (
-        "bulk_copy           Copy memory through shared memory by bulk copies: the smallest complete pipeline.",
-        "cluster_sum         Sum float32 values: each CTA sums a slice",
-        "wgmma_tile          One warpgroup multiplies tiles",
+        f"{'bulk_copy':<31} Copy memory through shared memory by bulk copies: the smallest complete pipeline.",
+        f"{'cluster_sum':<31} Sum float32 values: each CTA sums a slice",
+        f"{'wgmma_tile':<31} One warpgroup multiplies tiles",
+        f"{'decode/schedule':<31} The tile scheduler of split decode",
         *what_works(),
     ):
         assert line in shown

@@ -86,9 +86,11 @@ def _list(options: argparse.Namespace) -> int:
     from mlacademy.gpu.includes import header_layer
     from mlacademy.gpu.samples import SAMPLES, summary
 
-    for path in sorted(header_layer().glob("*.cu")):
-        ready = "" if path.stem in SAMPLES else " (no test inputs)"
-        console().print(f"[bold]{path.stem:<19}[/] {summary(path.read_text(encoding='utf-8'))}{ready}")
+    for path in sorted(header_layer().glob("**/*.cu")):
+        name = path.relative_to(header_layer()).with_suffix("").as_posix()
+        called = " (called by mlacademy.ops)" if "/" in name else " (no test inputs)"
+        ready = "" if name in SAMPLES else called
+        console().print(f"[bold]{name:<31}[/] {summary(path.read_text(encoding='utf-8'))}{ready}")
     console().print()
     for sentence in what_works():
         console().print(sentence, markup=False)
