@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,16 @@ def test_a_translation_runs_the_same_code(translation: Path) -> None:
     for (name, theirs), (_, ours) in zip(code(translation), code(original), strict=True):
         strip = [line.split("#")[0].rstrip() for line in theirs.splitlines()]
         assert strip == [line.split("#")[0].rstrip() for line in ours.splitlines()], name
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=relative)
+def test_links_lead_to_notebooks_that_the_book_has_too(chapter: Path) -> None:
+    for cell in notebooks.read(chapter)["cells"]:
+        if cell["cell_type"] != "markdown":
+            continue
+        for target in re.findall(r"\]\(([^)#\s]+)", notebooks.source(cell)):
+            if target.startswith(("http://", "https://")):
+                continue
+            place = (chapter.parent / target).resolve()
+            folder = place.relative_to(LESSONS.parent).parts[0]
+            assert place.is_file() and folder in ("lessons", "exercises"), f"{cell['id']}: {target}"
