@@ -104,4 +104,5 @@ def test_links_lead_to_notebooks_that_the_book_has_too(chapter: Path) -> None:
                 continue
             place = (chapter.parent / target).resolve()
             folder = place.relative_to(LESSONS.parent).parts[0]
-            assert place.is_file() and folder in ("lessons", "exercises"), f"{cell['id']}: {target}"
+            assert place.is_file(), f"{cell['id']}: {target}"
+            assert folder in ("lessons", "exercises"), f"{cell['id']}: {target}"
