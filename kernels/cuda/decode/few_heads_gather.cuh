@@ -9,6 +9,7 @@
 #include "memory.cuh"
 #include "named_barrier.cuh"
 #include "warp.cuh"
+#include "warp_arrival.cuh"
 #include "wgmma.cuh"
 
 namespace mla {
@@ -236,7 +237,7 @@ __device__ void gather(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
         }
         fence_proxy_async_shared_cta();
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(&shared.v_full[self]);
+        mbarrier_arrive_warp(&shared.v_full[self], lane);
         owner = shared.owner[next];
     }
 }

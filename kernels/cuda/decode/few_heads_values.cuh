@@ -7,6 +7,7 @@
 #include "few_heads_plan.cuh"
 #include "named_barrier.cuh"
 #include "walk.cuh"
+#include "warp_arrival.cuh"
 #include "wgmma.cuh"
 
 namespace mla {
@@ -53,7 +54,7 @@ __device__ void load_q(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
     }
     fence_proxy_async_shared_cta();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(&shared.q_full[buffer]);
+    mbarrier_arrive_warp(&shared.q_full[buffer], threadIdx.x % 32);
 }
 
 // What the output is multiplied by, and the lse that is stored, of a head whose request has ended.
@@ -167,7 +168,7 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
             }
             __syncwarp();
             const auto give_back = [&](uint32_t piece) {
-                if (lane == 0) mbarrier_arrive(&shared.v_empty[place(piece)]);
+                mbarrier_arrive_warp(&shared.v_empty[place(piece)], lane);
             };
             wgmma_wait_group<3>();
             give_back(0);

@@ -14,6 +14,7 @@
 #include "memory.cuh"
 #include "shared_plan.cuh"
 #include "walk.cuh"
+#include "warp_arrival.cuh"
 
 namespace mla {
 
@@ -186,8 +187,8 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
         __syncwarp();
         if (kPair && thread == 0)
             mbarrier_arrive_expect_tx(&shared.k_full[stage], sizeof(shared.k[0]) / 2);
-        else if (lane == 0)
-            mbarrier_arrive(&shared.k_full[stage]);
+        else
+            mbarrier_arrive_warp(&shared.k_full[stage], lane);
         if (!walk.there()) return;
         ask();
         if (rows.begins_request()) {

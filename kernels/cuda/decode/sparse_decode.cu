@@ -35,6 +35,7 @@
 #include "setmaxnreg.cuh"
 #include "softmax_step.cuh"
 #include "warp.cuh"
+#include "warp_arrival.cuh"
 #include "wgmma.cuh"
 
 using namespace mla;
@@ -45,14 +46,13 @@ static_assert(sizeof(SharedPlan<V32>) <= 232448, "shared memory of a CTA");
 
 // ---- scores and values
 
-// A lane of a multiplying warp says in every CTA that its warp is done with buffer `stage`.
+// A multiplying warp says in every CTA that it is done with buffer `stage`.
 template <class Layout, bool kPair>
 __device__ __forceinline__ void give_back(SharedPlan<Layout>& shared, uint32_t stage, uint32_t lane) {
-    if (kPair) {
-        if (lane < 2) mbarrier_arrive_remote(mapa(smem_address(&shared.k_empty[stage]), lane));
-    } else {
-        if (lane == 0) mbarrier_arrive(&shared.k_empty[stage]);
-    }
+    if (kPair)
+        mbarrier_arrive_warp_pair(&shared.k_empty[stage], lane);
+    else
+        mbarrier_arrive_warp(&shared.k_empty[stage], lane);
 }
 
 template <bool kPair>
@@ -123,7 +123,7 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
         const uint64_t first_valid = *reinterpret_cast<const uint64_t*>(shared.valid[used % 2]);
         wgmma_wait_group<0>(s);
         const int32_t blocks = work.end(params) - work.begin();
-        if (blocks == 1 && lane == 0) mbarrier_arrive(&shared.q_empty);
+        if (blocks == 1) mbarrier_arrive_warp(&shared.q_empty, lane);
         weigh(first_valid);
         for (int32_t i = 0; i < blocks; ++i, ++used) {
             const uint32_t stage = used % 2;
@@ -151,7 +151,7 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
                 wgmma_wait_group<1>(o[0]), hold(o[1]);
                 if (!waits) give_back<Layout, kPair>(shared, stage, lane);
                 wgmma_wait_group<0>(s);
-                if (i + 2 == blocks && lane == 0) mbarrier_arrive(&shared.q_empty);
+                if (i + 2 == blocks) mbarrier_arrive_warp(&shared.q_empty, lane);
                 weigh(valid);
                 scale_rows(o, softmax.factor[0], softmax.factor[1]);
             } else {
@@ -242,10 +242,10 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
         name_shared("factor", shared.factor, sizeof(shared.factor));
         name_shared("norm", shared.norm, sizeof(shared.norm));
         mbarrier_init(&shared.q_full, kGatherThreads);
-        mbarrier_init(&shared.q_empty, 4);
+        mbarrier_init(&shared.q_empty, 4 * kWarpArrivals);
         for (uint32_t stage = 0; stage < 2; ++stage) {
-            mbarrier_init(&shared.k_full[stage], kGatherThreads / 32);
-            mbarrier_init(&shared.k_empty[stage], kPair ? 16 : 8);
+            mbarrier_init(&shared.k_full[stage], kGatherThreads / 32 * kWarpArrivals);
+            mbarrier_init(&shared.k_empty[stage], (kPair ? 16 : 8) * kWarpArrivals);
         }
         fence_mbarrier_init();
     }

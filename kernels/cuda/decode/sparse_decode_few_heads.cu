@@ -37,6 +37,7 @@
 #include "lengths.cuh"
 #include "names.cuh"
 #include "setmaxnreg.cuh"
+#include "warp_arrival.cuh"
 
 using namespace mla;
 
@@ -68,11 +69,11 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
     list_place(shared, params, walk, walk.look<1>(params, token, 0).index[0], threadIdx.x / kTokens, token);
     if (threadIdx.x == 0) {
         for (Mbarrier& barrier : shared.q_full)
-            mbarrier_init(&barrier, kWarps);
+            mbarrier_init(&barrier, kWarps * kWarpArrivals);
         for (Mbarrier& barrier : shared.v_full)
-            mbarrier_init(&barrier, kWarps);
+            mbarrier_init(&barrier, kWarps * kWarpArrivals);
         for (Mbarrier& barrier : shared.v_empty)
-            mbarrier_init(&barrier, kWarps);
+            mbarrier_init(&barrier, kWarps * kWarpArrivals);
         name_shared_array("q_full", shared.q_full, sizeof(Mbarrier), Plan::kQueries);
         name_shared_array("v_full", shared.v_full, sizeof(Mbarrier), 2);
         name_shared_array("v_empty", shared.v_empty, sizeof(Mbarrier), Plan::kRing);
