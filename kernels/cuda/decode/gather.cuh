@@ -161,7 +161,6 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
     Walk walk(params, shared.record);
     int32_t index =
         walk.look<1>(params, token, 0).index[0];  // of this lane's token, in the block to ask for next
-    load_q(shared, params, walk.work.request, thread);
     Rows<Layout, kPair> rows;
     // Asks for the rows of the block at which `walk` stands, and moves it on. The index after it is asked for
     // first: it comes back first.
@@ -174,6 +173,7 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
         rows.ask(view, place, begins, 4 * rank, keep(thread) % 32);
     };
     ask();
+    load_q(shared, params, shared.record.begin_req, thread);
     for (uint32_t filled = 0, requests = 0;; ++filled) {
         const uint32_t stage = filled % 2, round = filled / 2;
         mbarrier_wait_parity(&shared.k_empty[stage], ~round & 1);
@@ -186,7 +186,7 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
         fence_proxy_async_shared_cta();
         __syncwarp();
         if (kPair && thread == 0)
-            mbarrier_arrive_expect_tx(&shared.k_full[stage], sizeof(shared.k[0]) / 2);
+            mbarrier_arrive_expect_tx(&shared.k_full[stage], SharedPlan<Layout>::kRowsBytes / 2);
         else
             mbarrier_arrive_warp(&shared.k_full[stage], lane);
         if (!walk.there()) return;

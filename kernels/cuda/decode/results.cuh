@@ -27,9 +27,6 @@ __device__ __forceinline__ float finish(const SparseDecodeParams& params, const 
     return 1.0f / (params.sink ? sum + exp2f(params.sink[head] * kLog2E - maximum) : sum);
 }
 
-constexpr uint32_t kStageRow = 256 * 4 + 32;  // bytes; neighbouring rows begin in different banks
-constexpr uint32_t kStageBytes = kHeads * kStageRow;
-
 // A warpgroup's 256 columns of a request's rows, as its multiplies leave them: from column 256 · half on;
 // each row is multiplied by upper or lower. Lanes of a quad hold neighbouring pairs of columns.
 struct Rows256 {

@@ -40,7 +40,7 @@
 
 using namespace mla;
 
-constexpr uint32_t kPReady = 1, kPFree = 2;
+constexpr uint32_t kPReady = 1, kPFree = 2, kNorms = 3;
 
 static_assert(sizeof(SharedPlan<V32>) <= 232448, "shared memory of a CTA");
 
@@ -125,6 +125,7 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
         const int32_t blocks = work.end(params) - work.begin();
         if (blocks == 1) mbarrier_arrive_warp(&shared.q_empty, lane);
         weigh(first_valid);
+        float norm[2];
         for (int32_t i = 0; i < blocks; ++i, ++used) {
             const uint32_t stage = used % 2;
             const uint64_t v = values_descriptor(shared.k[stage], 0);
@@ -155,23 +156,22 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
                 weigh(valid);
                 scale_rows(o, softmax.factor[0], softmax.factor[1]);
             } else {
+                // While the last products are made.
+                const Destination to = shared.to[requests % 2];
+#pragma unroll
+                for (uint32_t side = 0; side < 2; ++side) {
+                    norm[side] = finish(params, to, blockIdx.x * kHeads + row + 8 * side,
+                                        softmax.maximum[side], softmax.total(side), lane % 4 == 0);
+                    if (lane % 4 == 0) shared.norm[row + 8 * side] = norm[side];
+                }
+                bar_arrive(kNorms, 256);
                 wgmma_wait_group<0>(o[0]), hold(o[1]);
                 give_back<Layout, kPair>(shared, stage, lane);
             }
         }
-        const Destination to = shared.to[requests % 2];
-        float norm[2];
-#pragma unroll
-        for (uint32_t side = 0; side < 2; ++side) {
-            norm[side] = finish(params, to, blockIdx.x * kHeads + row + 8 * side, softmax.maximum[side],
-                                softmax.total(side), lane % 4 == 0);
-            if (lane % 4 == 0) shared.norm[row + 8 * side] = norm[side];
-        }
-        bar_arrive(kPReady, 256);
-        // At a partition's end q and k are free, once the last products of `values` are made.
-        if (work.last()) bar_sync(kPFree, 256);
-        write_rows(params, to, {o, keep(thread), 0, norm[0], norm[1]}, work.last(),
-                   reinterpret_cast<uint8_t*>(&shared));
+        // At a partition's end nobody needs q any more.
+        write_rows(params, shared.to[requests % 2], {o, keep(thread), 0, norm[0], norm[1]}, work.last(),
+                   shared.q);
     }
 }
 
@@ -202,9 +202,9 @@ __device__ void values(SharedPlan<Layout>& shared, const SparseDecodeParams& par
             wgmma_commit_group();
             wgmma_wait_group<0>(o[0]), hold(o[1]);
             give_back<Layout, kPair>(shared, stage, lane);
-            if (i + 1 < blocks || work.last()) bar_arrive(kPFree, 256);
+            if (i + 1 < blocks) bar_arrive(kPFree, 256);
         }
-        bar_sync(kPReady, 256);  // the norms
+        bar_sync(kNorms, 256);
         const float upper = shared.norm[row], lower = shared.norm[row + 8];
         const Destination to = shared.to[requests % 2];
         if (!work.last()) {
@@ -212,8 +212,8 @@ __device__ void values(SharedPlan<Layout>& shared, const SparseDecodeParams& par
                 shared.to[(requests + 1) % 2] = Destination(params, {work.record, work.request + 1});
             bar_arrive(kPFree, 256);
         }
-        write_rows(params, to, {o, keep(thread), 1, upper, lower}, work.last(),
-                   reinterpret_cast<uint8_t*>(&shared) + kStageBytes);
+        // At a partition's end the other buffer is free.
+        write_rows(params, to, {o, keep(thread), 1, upper, lower}, work.last(), shared.k[used % 2]);
     }
 }
 
@@ -229,8 +229,10 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
 
     if (threadIdx.x == 0) {
         shared.record = params.records[blockIdx.z];
+    } else if (threadIdx.x == 32) {
         shared.page_reciprocal[0] = 0xFFFFFFFFu / params.cache.page;
         shared.page_reciprocal[1] = 0xFFFFFFFFu / max(params.extra.page, 1);
+    } else if (threadIdx.x == 64) {
         name_shared("q_full", &shared.q_full, sizeof(Mbarrier));
         name_shared("q_empty", &shared.q_empty, sizeof(Mbarrier));
         name_shared_array("k_full", shared.k_full, sizeof(Mbarrier), 2);

@@ -30,7 +30,7 @@ OVERHEAD = 5
 """What the scheduler counts for beginning and ending a request, in blocks."""
 
 DECODE_THREADS = 512
-DECODE_SHARED_BYTES = {"V3.2": 230_400, "MODEL1": 205_824}
+DECODE_SHARED_BYTES = {"V3.2": 230_400, "MODEL1": 212_992}
 """Dynamic shared memory of the decode kernel, at least ``sizeof(SharedPlan)``."""
 
 FEW_HEADS_THREADS = 384
