@@ -13,7 +13,8 @@
 //
 // Launch: grid (CTAs for the heads of a query, s_q, b), block 128, 256 or 512. May be launched with
 // programmatic serialisation: it waits for the decode kernel before it reads what that writes. One CTA waits
-// even where it has nothing to do, so that this kernel never ends before the other one.
+// even where it has nothing to do, so that this kernel never ends before the other one. After that a next
+// kernel may start, which waits for this one.
 #include "attention_tile.cuh"
 #include "convert.cuh"
 #include "griddepcontrol.cuh"
@@ -78,6 +79,7 @@ extern "C" __global__ void __launch_bounds__(kColumns* kMaxGroups, 2)
     const int32_t first = params.num_splits[request], count = params.num_splits[request + 1] - first;
     const bool split = count > (params.records ? 1 : 0);
     if (split || blockIdx.x + blockIdx.y + blockIdx.z == 0) griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
     if (!split) return;
 
     const int32_t column = threadIdx.x % kColumns;

@@ -18,12 +18,14 @@
 //   k_full[2]   8 (one a warp of gather), + the       64 tokens have landed             scores, values
 //               peer's bytes
 //   k_empty[2]  8 a CTA (one a multiplying warp)      both halves of p times v are made gather
-//   1 (named)   256                                   p and the factors are in memory,  values
-//                                                     and, once more, a request's norms
+//   1 (named)   256                                   p and the factors are in memory   values
 //   2 (named)   256                                   values has used them              scores
+//   3 (named)   256                                   a request's norms are in memory   values
 //
 // Launch: grid (h_q / 64, s_q, partitions), cluster (h_q / 64, 1, 1), block 512, dynamic shared memory
-// sizeof(SharedPlan). Layouts of the cache: 656 bytes a token (V3.2) or 584 (MODEL1).
+// sizeof(SharedPlan), with programmatic serialisation or without: it waits for the kernels ahead, then lets
+// combine start, which reads what the scheduler wrote. Layouts of the cache: 656 bytes a token (V3.2) or 584
+// (MODEL1).
 #include "cluster.cuh"
 #include "convert.cuh"
 #include "gather.cuh"
@@ -223,6 +225,7 @@ template <class Layout, bool kPair>
 __device__ void sparse_decode(const SparseDecodeParams& params) {
     extern __shared__ __align__(1024) uint8_t bytes[];
     SharedPlan<Layout>& shared = *reinterpret_cast<SharedPlan<Layout>*>(bytes);
+    griddepcontrol_wait();
     griddepcontrol_launch_dependents();
     if (lengths_changed(params)) return poison(params, blockIdx.x * kHeads, kHeads);
     if (params.records[blockIdx.z].begin_req >= params.b) return;  // both CTAs of a pair alike

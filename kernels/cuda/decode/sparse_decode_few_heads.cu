@@ -56,6 +56,7 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
     extern __shared__ __align__(1024) uint8_t bytes[];
     using Plan = SharedPlan<Layout, kHeads>;
     auto& shared = *reinterpret_cast<Plan*>(bytes);
+    griddepcontrol_wait();
     griddepcontrol_launch_dependents();
     if (lengths_changed(params)) return poison(params, 0, params.h_q);
     if (params.records[blockIdx.z].begin_req >= params.b) return;

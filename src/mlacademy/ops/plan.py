@@ -112,7 +112,7 @@ def decode_launches(
     else:
         file, name = "sparse_decode_few_heads.cu", f"sparse_decode_few_heads_{_short(layout)}_{width}"
         threads, shared = FEW_HEADS_THREADS, FEW_HEADS_SHARED_BYTES[width][layout]
-    decode = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=threads, cluster=ctas, smem_bytes=shared)
+    decode = gpu.LaunchPlan((ctas, s_q, parts), threads, cluster=ctas, smem_bytes=shared, programmatic=True)
     slots = b + parts if topk is None else min(b + parts, b * -(-topk // BLOCK_TOKENS))
     merge = combine_launch(b=b, s_q=s_q, h_q=h_q, slots=slots, programmatic=True)
     before = (Launch("check_slots.cu", "check_slots", gpu.LaunchPlan((b, s_q), CHECK_THREADS)),) if checked else ()
