@@ -148,6 +148,40 @@ def test_combine_starts_early_and_must_wait() -> None:
     assert not torch.equal(right, early)
 
 
+LATE = """
+#include "griddepcontrol.cuh"
+#include "sparse_decode_params.cuh"
+using namespace mla;
+extern "C" __global__ void check_slots(const __grid_constant__ SparseDecodeParams params) {
+    griddepcontrol_launch_dependents();
+    const uint64_t since = clock64();
+    while (clock64() - since < 20000);
+    uint16_t* const q = const_cast<uint16_t*>(params.q) + blockIdx.x * params.q_stride_b;
+    for (int32_t i = threadIdx.x; i < params.h_q * 576; i += blockDim.x)
+        q[i] = 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("heads", "file"), [(64, "sparse_decode.cu"), (8, "sparse_decode_few_heads.cu")])
+def test_decode_starts_early_and_must_wait(heads: int, file: str) -> None:
+    """Behind a kernel, in the place of the one that checks, that lets it start before it zeroes q."""
+    inputs = decode_inputs(cache.V32, b=2, h_q=heads, topk=128)
+    hasty = ops.source(file).read_text().replace("    griddepcontrol_wait();\n", "")
+    q = inputs.q.clone()
+    with ops.checked(), ops.on("emulator", sources={"check_slots.cu": LATE}):
+        out, _ = inputs.decode()
+    assert not inputs.q.any()
+    with ops.on("emulator"):
+        wanted, _ = inputs.decode()
+    assert torch.equal(out, wanted)
+    inputs.q.copy_(q)
+    sources = {"check_slots.cu": LATE, file: hasty}
+    with ops.checked(), ops.on("emulator", sources=sources, check=()):
+        early, _ = inputs.decode()
+    assert not torch.equal(early, wanted)
+
+
 def test_a_changed_header_runs_in_every_kernel_that_includes_it() -> None:
     inputs = decode_inputs(cache.V32, b=1, h_q=64, topk=64)
     text = ops.source("fp8_rows.cuh").read_text()
