@@ -158,8 +158,9 @@ def _port_bytes(heads: int) -> int:
         # and two of them, which have p not in registers, read p.
         return k + p + (q + k) + (v + 2 * p)
     # Tokens, then columns of the output, are the 64 rows of an instruction: k comes from registers, p is read for
-    # each 64 columns.
-    return v + p + q + (v + D_V // BLOCK * p)
+    # each 64 columns. Rows are copied to shared memory as they are, and read from there.
+    rows = 2 * BLOCK * BYTES_PER_TOKEN
+    return rows + v + p + q + (v + D_V // BLOCK * p)
 
 
 def roofline(shape: Shape, machine: Machine = H200, *, convert_cycles: float = OURS) -> Roofline:

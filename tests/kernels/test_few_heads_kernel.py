@@ -67,7 +67,6 @@ def test_blocks_and_rows_of_holes(layout: cache.CacheLayout) -> None:
 
 @BOTH_LAYOUTS
 def test_nan_of_one_request_stays_in_it(layout: cache.CacheLayout) -> None:
-    """A hole keeps the registers of the row before it: nothing of that may count, whatever it was."""
     main = random_lists(layout, b=2, s_q=1, topk=256, page=64, pages=8, seed=15, holes=0)
     main.indices[0, 0, 128:] = 511  # the slot that no list names: NaN in all its parts
     main.indices[1, 0, :128] = -1
@@ -80,6 +79,15 @@ def test_nan_of_one_request_stays_in_it(layout: cache.CacheLayout) -> None:
     assert not np.isnan(alone).any()
     np.testing.assert_array_equal(out[1:], alone)
     np.testing.assert_array_equal(lse[1:], alone_lse)
+
+
+@BOTH_LAYOUTS
+def test_holes_take_nothing_from_the_slot_that_is_read_instead(layout: cache.CacheLayout) -> None:
+    main = random_lists(layout, b=2, s_q=1, topk=128, page=64, pages=4, seed=18, holes=0.5)
+    main.indices[main.indices == 0] = 1
+    for start, stop in layout.fields(64, 0).values():
+        main.kv.view(torch.uint8)[0].view(-1)[start:stop] = 0xFF  # NaN in all its parts
+    check(queries(2, 1, 16, layout, seed=18), main, layout, few_heads=True)
 
 
 @BOTH_LAYOUTS

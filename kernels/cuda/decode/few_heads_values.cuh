@@ -3,6 +3,7 @@
 #pragma once
 
 #include "convert.cuh"
+#include "destination.cuh"
 #include "fence.cuh"
 #include "few_heads_plan.cuh"
 #include "named_barrier.cuh"
@@ -57,28 +58,12 @@ __device__ void load_q(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
     mbarrier_arrive_warp(&shared.q_full[buffer], threadIdx.x % 32);
 }
 
-// What the output is multiplied by, and the lse that is stored, of a head whose request has ended.
-__device__ __forceinline__ float finish(const SparseDecodeParams& params, const Work& work, int32_t head,
-                                        float maximum, float sum) {
-    if (head >= params.h_q) return 0.0f;
-    const int64_t place = work.line(params) * params.h_q + head;
-    const float log2_sum = maximum + log2f(sum);
-    if (work.split()) {
-        params.lse_partial[place] = sum == 0.0f ? -kInfinity : log2_sum;
-        return sum == 0.0f ? 0.0f : 1.0f / sum;
-    }
-    params.lse[place] = sum == 0.0f ? kInfinity : log2_sum * kLn2;
-    if (sum == 0.0f) return 0.0f;
-    return 1.0f / (params.sink ? sum + exp2f(params.sink[head] * kLog2E - maximum) : sum);
-}
-
 // out^T in registers: of each 64 columns of the output a thread has two, neighbours, of each of its heads.
 template <uint32_t kHeads>
-__device__ __forceinline__ void write_columns(const SparseDecodeParams& params, const Work& work,
+__device__ __forceinline__ void write_columns(const SparseDecodeParams& params, const Destination& to,
                                               const float (&o)[kValueBlocks][kHeads / 2], const float* norms,
                                               uint32_t thread) {
-    const bool split = work.split();
-    const int64_t line = work.line(params) * params.h_q;
+    const int64_t line = to.line * params.h_q;
     const uint32_t lane = thread % 32, column = 16 * (lane / 8) + 4 * (thread / 32) + 2 * (lane / 4 % 2);
     float norm[kHeads / 4];
     read_heads(norm, norms, lane);
@@ -91,7 +76,7 @@ __device__ __forceinline__ void write_columns(const SparseDecodeParams& params, 
         for (uint32_t block = 0; block < kValueBlocks; ++block) {
             const float left = o[block][4 * (i / 2) + i % 2] * norm[i];
             const float right = o[block][4 * (i / 2) + 2 + i % 2] * norm[i];
-            if (split)
+            if (to.split)
                 *reinterpret_cast<float2*>(params.out_partial + start + 64 * block) = {left, right};
             else
                 *reinterpret_cast<uint32_t*>(params.out + start + 64 * block) =
@@ -107,20 +92,13 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
     const uint32_t thread = threadIdx.x % 128, lane = thread % 32;
     Work work{&shared.record, shared.record.begin_req};
     load_q(shared, params, work);
-    KeptWalk& kept = shared.walk[thread / 32 % 2];
-    int32_t index = -1;  // in the block to be listed next
-    if (thread < kTokens) {
-        Walk walk(params, shared.record);
-        walk.step(params, kAhead);
-        index = walk.look<1>(params, thread, 0).index[0];
-        if (lane == 0) kept = walk;
-        __syncwarp();
-    }
     if (Plan::kQueries > 1) load_q(shared, params, {&shared.record, work.request + 1});
 
+    Turn<Plan::kRing> turn = {0, 0};
     float o[kValueBlocks][kHeads / 2], sum = 0.0f;  // sum: of head `thread`
     for (uint32_t n = 0, requests = 0; work.there(); ++work.request, ++requests) {
         const int32_t blocks = work.end(params) - work.begin();
+        const Destination to(params, work);
         float* const norms = shared.norm[requests % 2];
         for (int32_t i = 0; i < blocks; ++i, ++n) {
             const uint32_t stage = n % 2;
@@ -143,17 +121,13 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
             for (uint32_t block = 0; block < kValueBlocks; ++block)
                 wgmma_fence(o[block]);
             // In the order in which gather stores: from the last columns to the first.
-            const auto place = [&](uint32_t piece) { return (kPieces * n + piece) % Plan::kRing; };
+            Turn<Plan::kRing> given_back = turn;
 #pragma unroll
-            for (uint32_t piece = 0; piece < kPieces; ++piece) {
-                const uint64_t v = matrix_descriptor<Swizzle::k128B, 1024>(shared.v[place(piece)]);
+            for (uint32_t block = kValueBlocks; block-- > 0; turn.advance(1)) {
+                const uint64_t v = matrix_descriptor<Swizzle::k128B, 1024>(shared.v[turn.place]);
 #pragma unroll
                 for (uint32_t step = 0; step < kTokens / 16; ++step)
-#pragma unroll
-                    for (uint32_t block = 0; block < kPieceBlocks; ++block)
-                        multiply_v<kHeads>(o[kPieceBlocks * (kPieces - 1 - piece) + block],
-                                           slice(v, block * kColumnBlock + 2048 * step), slice(p, 32 * step),
-                                           i + step > 0);
+                    multiply_v<kHeads>(o[block], slice(v, 2048 * step), slice(p, 32 * step), i + step > 0);
                 wgmma_commit_group();
             }
             if (thread < kHeads) {
@@ -164,34 +138,27 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
                     sum += shared.sum[stage][warp][thread];
                 if (i + 1 == blocks)
                     norms[thread] =
-                        kStored * finish(params, work, thread, shared.reference[stage][thread], sum);
+                        kStored * finish(params, to, thread, shared.reference[stage][thread], sum, true);
             }
             __syncwarp();
-            const auto give_back = [&](uint32_t piece) {
-                mbarrier_arrive_warp(&shared.v_empty[place(piece)], lane);
+            const auto give_back = [&] {
+                mbarrier_arrive_warp(&shared.v_empty[given_back.place], lane);
+                given_back.advance(1);
             };
-            wgmma_wait_group<3>();
-            give_back(0);
-            wgmma_wait_group<2>();
-            give_back(1);
-            wgmma_wait_group<1>();
-            give_back(2);
+            wgmma_wait_group<7>(), give_back();
+            wgmma_wait_group<6>(), give_back();
+            wgmma_wait_group<5>(), give_back();
+            wgmma_wait_group<4>(), give_back();
+            wgmma_wait_group<3>(), give_back();
+            wgmma_wait_group<2>(), give_back();
+            wgmma_wait_group<1>(), give_back();
 #pragma unroll
             for (uint32_t block = 0; block < kValueBlocks; ++block)
                 wgmma_wait_group<0>(o[block]);
-            give_back(3);
-            if (thread < kTokens) {  // gather waits for the buffers, not for this
-                Walk walk = kept.taken(shared.record);
-                list_place(shared, params, walk, index, n + kAhead, thread);
-                walk.step(params, 1);
-                index = walk.look<1>(params, thread, 0).index[0];
-                __syncwarp();
-                if (lane == 0) kept = walk;
-                __syncwarp();
-            }
+            give_back();
         }
         bar_sync(3, 128);
-        write_columns<kHeads>(params, work, o, norms, thread);
+        write_columns<kHeads>(params, to, o, norms, thread);
         load_q(shared, params, {&shared.record, work.request + static_cast<int32_t>(Plan::kQueries)});
     }
 }

@@ -51,8 +51,8 @@ __device__ __forceinline__ void e4m3x4_to_bf16x4(uint32_t codes, uint32_t scale,
 // scale times 2^-120; with a scale 2^60 times larger, both it and they stay within a bfloat16's range.
 __device__ __forceinline__ void e4m3x4_to_bf16x4_shrunk(uint32_t codes, uint32_t scale, uint32_t& even,
                                                         uint32_t& odd) {
-    const uint32_t a = (codes << 8 & 0x80008000u) | (codes << 4 & 0x07F007F0u);
-    const uint32_t b = (codes & 0x80008000u) | (codes >> 4 & 0x07F007F0u);
+    const uint32_t a = prmt(codes, 0xA280) << 4 & 0x87F087F0u;
+    const uint32_t b = prmt(codes, 0xB391) << 4 & 0x87F087F0u;
     even = mul_bf16x2(a, scale);
     odd = mul_bf16x2(b, scale);
 }

@@ -11,7 +11,8 @@ namespace mla {
 // DeepSeek-V3.2: 512 codes, 4 float32 scales (one for 128 values), 64 bfloat16 that are keys only.
 struct V32 {
     static constexpr uint32_t kNopeBlocks = 8, kRowBytes = 656, kRopeAt = 528;
-    static constexpr bool kRopeIsValue = false;
+    static constexpr uint32_t kStagedBytes = 656, kStagedScales = 512;  // of a row that is copied whole
+    static constexpr bool kRopeIsValue = false, kScalesApart = false;
     struct Scales {
         float4 of;
         // Of a column block, as bfloat16 in both halves.
@@ -22,9 +23,7 @@ struct V32 {
     static __device__ const uint8_t* scales_at(const uint8_t* page, uint32_t, uint32_t offset) {
         return page + offset * kRowBytes + 512;
     }
-    static __device__ Scales read_scales(const uint8_t* at) {
-        return {__ldg(reinterpret_cast<const float4*>(at))};
-    }
+    static __device__ Scales read_scales(const uint8_t* at) { return {*reinterpret_cast<const float4*>(at)}; }
     // The scales as four lanes hold them: a quarter as it lies; ready for use, once it has come; and the one
     // of a column block, as bfloat16 in both halves, from the quarter block / 2.
     static __device__ uint32_t ask_quarter(const uint8_t* scales, uint32_t quarter) {
@@ -40,7 +39,8 @@ struct V32 {
 // page's rows.
 struct Model1 {
     static constexpr uint32_t kNopeBlocks = 7, kRowBytes = 576, kRopeAt = 448;
-    static constexpr bool kRopeIsValue = true;
+    static constexpr uint32_t kStagedBytes = 592, kStagedScales = 576;  // the scales are put behind the row
+    static constexpr bool kRopeIsValue = true, kScalesApart = true;
     struct Scales {
         uint2 of;
         __device__ uint32_t pair(uint32_t block) const {
@@ -55,9 +55,7 @@ struct Model1 {
     static __device__ const uint8_t* scales_at(const uint8_t* page, uint32_t page_size, uint32_t offset) {
         return page + page_size * kRowBytes + 8 * offset;
     }
-    static __device__ Scales read_scales(const uint8_t* at) {
-        return {__ldg(reinterpret_cast<const uint2*>(at))};
-    }
+    static __device__ Scales read_scales(const uint8_t* at) { return {*reinterpret_cast<const uint2*>(at)}; }
     static __device__ uint32_t ask_quarter(const uint8_t* scales, uint32_t quarter) {
         return ld_global_nc_u16(scales + 2 * quarter);
     }

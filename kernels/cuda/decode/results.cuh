@@ -1,31 +1,16 @@
-// How the multiplying roles of sparse_decode.cu end a request: its log-sum-exp, what the output is multiplied
-// by, and the rows written to memory.
+// How the multiplying roles of sparse_decode.cu write the rows of a request.
 #pragma once
 
 #include "attention_tile.cuh"
 #include "bulk.cuh"
 #include "convert.cuh"
+#include "destination.cuh"
 #include "fence.cuh"
 #include "shared_plan.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
 
 namespace mla {
-
-// Stores the lse of a head; answers what its row of the output is multiplied by.
-__device__ __forceinline__ float finish(const SparseDecodeParams& params, const Destination& to, int32_t head,
-                                        float maximum, float sum, bool writes) {
-    if (head >= params.h_q) return 0.0f;
-    const int64_t place = to.line * params.h_q + head;
-    const float log2_sum = maximum + log2f(sum);
-    if (to.split) {
-        if (writes) params.lse_partial[place] = sum == 0.0f ? -kInfinity : log2_sum;
-        return sum == 0.0f ? 0.0f : 1.0f / sum;
-    }
-    if (writes) params.lse[place] = sum == 0.0f ? kInfinity : log2_sum * kLn2;
-    if (sum == 0.0f) return 0.0f;
-    return 1.0f / (params.sink ? sum + exp2f(params.sink[head] * kLog2E - maximum) : sum);
-}
 
 // A warpgroup's 256 columns of a request's rows, as its multiplies leave them: from column 256 · half on;
 // each row is multiplied by upper or lower. Lanes of a quad hold neighbouring pairs of columns.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_tile.cuh"
+#include "destination.cuh"
 #include "mbarrier.cuh"
 #include "sparse_decode_params.cuh"
 #include "walk.cuh"
@@ -14,16 +15,6 @@ constexpr uint32_t kGatherThreads = 256;
 // A warpgroup's 256 columns of the results, staged: bytes of a row and of 64 heads. Neighbouring rows begin
 // in different banks.
 constexpr uint32_t kStageRow = 256 * 4 + 32, kStageBytes = kHeads * kStageRow;
-
-// Where the results of a request go: its row of out and lse or, where it is split, of the partial results.
-struct Destination {
-    int64_t line;
-    bool split;
-
-    Destination() = default;
-    __device__ Destination(const SparseDecodeParams& params, const Work& work)
-        : line(work.line(params)), split(work.split()) {}
-};
 
 template <class Layout>
 struct SharedPlan {

@@ -33,10 +33,9 @@ DECODE_THREADS = 512
 DECODE_SHARED_BYTES = {"V3.2": 230_400, "MODEL1": 212_992}
 """Dynamic shared memory of the decode kernel, at least ``sizeof(SharedPlan)``."""
 
-FEW_HEADS_THREADS = 384
 FEW_HEADS_SHARED_BYTES = {
-    16: {"V3.2": 166_912, "MODEL1": 162_816},
-    32: {"V3.2": 188_416, "MODEL1": 184_320},
+    16: {"V3.2": 229_376, "MODEL1": 219_136},
+    32: {"V3.2": 226_304, "MODEL1": 216_064},
 }
 """The same of the kernels for few heads, by the number of heads that they compute."""
 
@@ -108,11 +107,12 @@ def decode_launches(
     width = next((heads for heads in FEW_HEADS_SHARED_BYTES if h_q <= heads), None)
     if width is None:
         file, name = "sparse_decode.cu", f"sparse_decode_{_short(layout)}{'_pair' if ctas == 2 else ''}"
-        threads, shared = DECODE_THREADS, DECODE_SHARED_BYTES[layout]
+        shared = DECODE_SHARED_BYTES[layout]
     else:
         file, name = "sparse_decode_few_heads.cu", f"sparse_decode_few_heads_{_short(layout)}_{width}"
-        threads, shared = FEW_HEADS_THREADS, FEW_HEADS_SHARED_BYTES[width][layout]
-    decode = gpu.LaunchPlan((ctas, s_q, parts), threads, cluster=ctas, smem_bytes=shared, programmatic=True)
+        shared = FEW_HEADS_SHARED_BYTES[width][layout]
+    grid = (ctas, s_q, parts)
+    decode = gpu.LaunchPlan(grid, DECODE_THREADS, cluster=ctas, smem_bytes=shared, programmatic=True)
     slots = b + parts if topk is None else min(b + parts, b * -(-topk // BLOCK_TOKENS))
     merge = combine_launch(b=b, s_q=s_q, h_q=h_q, slots=slots, programmatic=True)
     before = (Launch("check_slots.cu", "check_slots", gpu.LaunchPlan((b, s_q), CHECK_THREADS)),) if checked else ()
