@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -75,3 +78,25 @@ def test_a_tensor_that_is_gone_is_forgotten() -> None:
 def test_an_access_past_the_end_tells_the_shape() -> None:
     with pytest.raises(gpu.KernelTrap, match=r"past the end of 'source', which has 240 bytes \(shape \[4, 15\]\)"):
         copy(np.zeros((4, 15), np.float32), np.zeros(64, np.float32), 0, 61)
+
+
+def test_threads_make_arrays_while_others_launch() -> None:
+    done = threading.Event()
+
+    def make() -> None:
+        while not done.is_set():
+            gpu.empty(1)
+
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(make)
+        kept = [gpu.empty(1) for _ in range(200)]
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            for _ in range(300):
+                uninitialized.launch_ended()
+        finally:
+            sys.setswitchinterval(interval)
+            done.set()
+        making.result()
+    assert all(np.isnan(one[0]) for one in kept)

@@ -36,7 +36,7 @@ class _Tracked:
         self.seen[changed] = now[changed]
 
 
-_tracked: dict[int, _Tracked] = {}
+_tracked: dict[int, _Tracked] = {}  # by address; threads make and drop arrays while others look through a copy
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> np.ndarray[Any, Any]:
@@ -67,7 +67,7 @@ def written_map(start: int, stop: int, *, checked: bool) -> int:
 
     Unless the launch is ``checked``, nobody will keep the map, so everything counts as written from now on.
     """
-    for one in _tracked.values():
+    for one in _tracked.copy().values():
         if one.start <= start and stop <= one.stop:
             if not checked:
                 one.written[:] = 1
@@ -78,7 +78,7 @@ def written_map(start: int, stop: int, *, checked: bool) -> int:
 
 def launch_ended() -> None:
     """What the arrays hold now was written by kernels, which keep their own account."""
-    for one in _tracked.values():
+    for one in _tracked.copy().values():
         array = one.array()
         if array is not None:
             np.copyto(one.seen, array.reshape(-1).view(np.uint8))
