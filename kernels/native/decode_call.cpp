@@ -9,7 +9,10 @@ namespace mlacademy {
 namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
-constexpr Py_ssize_t kTensors = 4, kArguments = 5;
+constexpr std::size_t kBuffer = DecodeCall::kInputs;  // places of the other arguments
+constexpr std::size_t kLayout = kBuffer + 1, kScale = kBuffer + 2, kLists = kBuffer + 3;
+constexpr Py_ssize_t kArguments = kBuffer + 4;
+constexpr std::size_t kQ = 0, kKv = 1, kExtraKv = 4;  // inputs whose rows are read 16 bytes at a time
 constexpr std::uint64_t kAlignment = 16;
 
 py::object call(const py::object& function, PyObject* const* arguments, std::size_t count) {
@@ -24,11 +27,10 @@ std::uint64_t number(const py::object& value) {
     return result;
 }
 
-std::uint64_t address(PyObject* tensor) {
-    static PyObject* const data_ptr = PyUnicode_InternFromString("data_ptr");
-    PyObject* const result = PyObject_CallMethodNoArgs(tensor, data_ptr);
-    if (result == nullptr) throw py::error_already_set();
-    return number(py::reinterpret_steal<py::object>(result));
+bool equal(PyObject* one, PyObject* other) {
+    const int result = PyObject_RichCompareBool(one, other, Py_EQ);
+    if (result < 0) throw py::error_already_set();
+    return result == 1;
 }
 
 py::object make(const py::object& empty, const Form& form) {
@@ -62,8 +64,8 @@ class Scratch {
 };
 
 PyObject* entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-    if (count != kArguments || !PyFloat_Check(arguments[kTensors])) {
-        PyErr_SetString(PyExc_TypeError, "a decode call takes q, kv_cache, indices, buffer and a float");
+    if (count != kArguments) {
+        PyErr_Format(PyExc_TypeError, "a decode call takes %zd arguments, got %zd", kArguments, count);
         return nullptr;
     }
     return static_cast<const DecodeCall*>(PyCapsule_GetPointer(self, nullptr))->run(arguments);
@@ -74,42 +76,67 @@ PyMethodDef method = {"decode_call", reinterpret_cast<PyCFunction>(reinterpret_c
 
 }  // namespace
 
+bool DecodeCall::fits(PyObject* const* arguments) const {
+    if (!PyFloat_CheckExact(arguments[kScale])) return false;
+    const double scale = PyFloat_AS_DOUBLE(arguments[kScale]);
+    if (!(scale > 0.0 && scale <= called_for.max_scale)) return false;
+    PyObject* tensors[kInputs + 1];
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < kInputs; ++i) {
+        if ((arguments[i] != Py_None) != called_for.given[i]) return false;
+        if (called_for.given[i]) tensors[count++] = arguments[i];
+    }
+    tensors[count++] = arguments[kBuffer];
+    if (!equal(arguments[kLayout], called_for.layout.ptr())) return false;
+    if (!equal(arguments[kLists], called_for.lists.ptr())) return false;
+    if (call(functions.checked, nullptr, 0).ptr() != called_for.checked.ptr()) return false;
+    if (PyObject_IsTrue(call(functions.modes, nullptr, 0).ptr()) != 0) return false;
+    if (!call(functions.transform, nullptr, 0).is_none()) return false;
+    if (!equal(call(functions.current_device, nullptr, 0).ptr(), index.ptr())) return false;
+    return call(functions.fits, tensors, count).ptr() == Py_True;
+}
+
 PyObject* DecodeCall::run(PyObject* const* arguments) const try {
-    PyObject* const number_of_gpu = index.ptr();
-    const py::object current = call(functions.current_device, nullptr, 0);
-    if (PyObject_RichCompareBool(current.ptr(), number_of_gpu, Py_EQ) != 1) Py_RETURN_NONE;
-    if (call(functions.fits, arguments, kTensors).ptr() != Py_True) Py_RETURN_NONE;
+    if (!fits(arguments)) Py_RETURN_NONE;
+    const auto address = [&](PyObject* tensor) { return number(call(functions.data_ptr, &tensor, 1)); };
 
     std::array<std::uint64_t, kWords> words = block;
-    words[places.q] = address(arguments[0]);
-    words[places.kv] = address(arguments[1]);
-    if ((words[places.q] | words[places.kv]) % kAlignment != 0) Py_RETURN_NONE;
-    words[places.indices] = address(arguments[2]);
-    words[places.records] = address(arguments[3]);
-    words[places.num_splits] = words[places.records] + num_splits_at;
+    for (std::size_t i = 0; i < kInputs; ++i)
+        if (called_for.given[i]) words[places.inputs[i]] = address(arguments[i]);
+    for (const std::size_t input : {kQ, kKv, kExtraKv})
+        if (words[places.inputs[input]] % kAlignment != 0) Py_RETURN_NONE;
+    const std::uint64_t metadata = address(arguments[kBuffer]);
+    words[places.records] = metadata;
+    words[places.num_splits] = metadata + offsets.num_splits;
     const py::object new_out = make(functions.empty, out), new_lse = make(functions.empty, lse);
     words[places.out] = address(new_out.ptr());
     words[places.lse] = address(new_lse.ptr());
+    PyObject* const number_of_gpu = index.ptr();
     const py::object stream = call(functions.current_stream, &number_of_gpu, 1);
     const Scratch scratch(*this, stream.ptr());
     words[places.out_partial] = scratch.address();
-    words[places.lse_partial] = scratch.address() + lse_partial_at;
-    const float scale = static_cast<float>(PyFloat_AS_DOUBLE(arguments[kTensors]) * kLog2E);
+    words[places.lse_partial] = scratch.address() + offsets.lse_partial;
+    if (compares) {
+        words[places.planned_lengths] = metadata + offsets.planned_lengths;
+        words[places.verdict] = scratch.address() + offsets.verdict;
+    }
+    const float scale = static_cast<float>(PyFloat_AS_DOUBLE(arguments[kScale]) * kLog2E);
     std::memcpy(reinterpret_cast<char*>(words.data()) + 4 * scale_word, &scale, sizeof scale);
 
     void* params[] = {words.data()};
     const std::uint64_t stream_handle = number(stream);
-    for (std::size_t i = 0; i < launches.size(); ++i) {
-        auto config = launches[i].config;
-        config[kStreamWord] = stream_handle;
-        int status;
-        {
-            const py::gil_scoped_release unlocked;  // the driver waits where its queue is full
-            status =
-                launch_kernel(config.data(), reinterpret_cast<void*>(launches[i].function), params, nullptr);
+    std::size_t launched = 0;
+    int status = 0;
+    {
+        const py::gil_scoped_release unlocked;  // the driver waits where its queue is full
+        for (; launched < launches.size() && status == 0; ++launched) {
+            auto config = launches[launched].config;
+            config[kStreamWord] = stream_handle;
+            void* const function = reinterpret_cast<void*>(launches[launched].function);
+            status = launch_kernel(config.data(), function, params, nullptr);
         }
-        if (status != 0) functions.refused(i, status);
     }
+    if (status != 0) functions.refused(launched - 1, status);
     return PyTuple_Pack(2, new_out.ptr(), new_lse.ptr());
 } catch (py::error_already_set& error) {
     error.restore();

@@ -10,6 +10,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -104,29 +105,36 @@ std::array<std::uint64_t, N> words_of(const std::string& bytes, const char* name
     return words;
 }
 
-py::object decode_call(std::uint64_t launch_kernel, const py::bytes& block,
-                       const std::array<std::size_t, 9>& places, std::size_t scale_word,
-                       std::uint64_t num_splits_at, std::uint64_t lse_partial_at,
+py::object decode_call(const std::tuple<py::str, py::object, py::bool_, std::array<bool, 8>>& called_for,
+                       double max_scale, const std::array<py::object, 11>& functions,
+                       std::uint64_t launch_kernel,
                        const std::vector<std::pair<py::bytes, std::uint64_t>>& launches,
-                       const std::array<py::object, 7>& functions, const py::int_& index,
+                       const py::bytes& block, const std::array<std::size_t, 8>& inputs,
+                       const std::array<std::size_t, 8>& places, const std::array<std::uint64_t, 4>& offsets,
+                       std::size_t scale_word, bool compares, const py::int_& index,
                        const py::int_& scratch_bytes, const std::array<py::object, 3>& out,
                        const std::array<py::object, 3>& lse) {
-    for (const std::size_t place : places)
-        if (place >= DecodeCall::kWords) throw std::invalid_argument("places must be words of the block");
+    for (const auto* words : {&inputs, &places})
+        for (const std::size_t word : *words)
+            if (word >= DecodeCall::kWords) throw std::invalid_argument("places must be words of the block");
     if (scale_word >= 2 * DecodeCall::kWords) throw std::invalid_argument("scale_word must be in the block");
     DecodeCall call{};
-    const auto& [fits, empty, allocate, release, stream, device, refused] = functions;
-    call.functions = {fits, empty, allocate, release, stream, device, refused};
-    const auto& [q, kv, indices, records, num_splits, out_at, lse_at, out_partial, lse_partial] = places;
-    call.places = {q, kv, indices, records, num_splits, out_at, lse_at, out_partial, lse_partial};
+    const auto& [layout, lists, checked, given] = called_for;
+    call.called_for = {layout, lists, checked, given, max_scale};
+    const auto& [fits, modes, transform, is_checked, data_ptr, empty, allocate, release, stream, device,
+                 refused] = functions;
+    call.functions = {fits,     modes,   transform, is_checked, data_ptr, empty,
+                      allocate, release, stream,    device,     refused};
+    const auto& [records, num_splits, planned, out_at, lse_at, out_partial, lse_partial, verdict] = places;
+    call.places = {inputs, records, num_splits, planned, out_at, lse_at, out_partial, lse_partial, verdict};
+    call.offsets = {offsets[0], offsets[1], offsets[2], offsets[3]};
+    call.compares = compares;
     call.out = Form{out[0], out[1], out[2]};
     call.lse = Form{lse[0], lse[1], lse[2]};
     call.index = index;
     call.scratch_bytes = scratch_bytes;
     call.block = words_of<DecodeCall::kWords>(block, "block");
     call.scale_word = scale_word;
-    call.num_splits_at = num_splits_at;
-    call.lse_partial_at = lse_partial_at;
     for (const auto& [config, function] : launches)
         call.launches.push_back({words_of<DecodeCall::kConfigWords>(config, "config"), function});
     call.launch_kernel = reinterpret_cast<DecodeCall::LaunchKernel>(launch_kernel);
@@ -165,10 +173,10 @@ PYBIND11_MODULE(_core, m) {
         },
         py::arg("values"), py::arg("rounding"));
 
-    m.def("decode_call", &decode_call, py::kw_only(), py::arg("launch_kernel"), py::arg("block"),
-          py::arg("places"), py::arg("scale_word"), py::arg("num_splits_at"), py::arg("lse_partial_at"),
-          py::arg("launches"), py::arg("functions"), py::arg("index"), py::arg("scratch_bytes"),
-          py::arg("out"), py::arg("lse"));
+    m.def("decode_call", &decode_call, py::kw_only(), py::arg("called_for"), py::arg("max_scale"),
+          py::arg("functions"), py::arg("launch_kernel"), py::arg("launches"), py::arg("block"),
+          py::arg("inputs"), py::arg("places"), py::arg("offsets"), py::arg("scale_word"),
+          py::arg("compares"), py::arg("index"), py::arg("scratch_bytes"), py::arg("out"), py::arg("lse"));
 
     py::class_<PageMap>(m, "PageMap")
         .def(py::init(&make_page_map), py::kw_only(), py::arg("page"), py::arg("tile"),

@@ -12,19 +12,22 @@ def decode_e8m0(codes: NDArray[np.uint8]) -> NDArray[np.float32]: ...
 def encode_e8m0(values: NDArray[np.float32], rounding: Literal["up", "nearest", "down"]) -> NDArray[np.uint8]: ...
 def decode_call(
     *,
-    launch_kernel: int,
-    block: bytes,
-    places: tuple[int, ...],
-    scale_word: int,
-    num_splits_at: int,
-    lse_partial_at: int,
-    launches: list[tuple[bytes, int]],
+    called_for: tuple[str, tuple[Any, ...] | None, bool, list[bool]],
+    max_scale: float,
     functions: tuple[Callable[..., Any], ...],
+    launch_kernel: int,
+    launches: list[tuple[bytes, int]],
+    block: bytes,
+    inputs: tuple[int, ...],
+    places: tuple[int, ...],
+    offsets: tuple[int, int, int, int],
+    scale_word: int,
+    compares: bool,
     index: int,
     scratch_bytes: int,
     out: tuple[Any, Any, Any],
     lse: tuple[Any, Any, Any],
-) -> Callable[..., Any]: ...
+) -> Callable[..., tuple[Any, Any] | None]: ...
 
 class PageMap:
     """Where the bytes of a token lie in a page: each field is (base, step, width) as ``CacheLayout.columns`` says."""

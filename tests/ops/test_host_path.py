@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from decode_inputs import decode_inputs
+from decode_inputs import Inputs, decode_inputs
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from mlacademy import cache, ops
+from mlacademy import _native, cache, ops
 from mlacademy.gpu import DeviceError, LaunchPlan, prepared
 from mlacademy.ops import cuda, params, plan, torch_internals
 
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 4)
 STREAM, SCRATCH = 0x7F00, 1 << 40
+OPTIONS = ("topk_length", "extra_kv_cache", "extra_indices", "extra_topk_length", "attn_sink")
+ARGUMENTS = ("q", "kv_cache", "indices", *OPTIONS, "buffer", "layout", "scale", "lists")
 
 
 class Host:
@@ -62,6 +67,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(torch.cuda, "device", lambda index: torch.no_grad())
     monkeypatch.setattr(cuda, "_prepared", {})
     monkeypatch.setattr(cuda, "_latest", None)
+    monkeypatch.setattr(cuda, "repeat", cuda._nothing)
     return made
 
 
@@ -185,18 +191,126 @@ def test_a_call_for_another_gpu_than_the_current_one(host: Host, native: str, mo
     assert len(host.launched) == 4
 
 
+def all_options(seed: int = 0) -> tuple[Inputs, ops.Metadata]:
+    """A call with every option, and its metadata."""
+    inputs, more = (decode_inputs(cache.MODEL1, b=2, page=page, seed=seed + page) for page in (64, 48))
+    lengths = torch.tensor([100 + seed, 17], dtype=torch.int32), torch.tensor([3, 120 - seed], dtype=torch.int32)
+    inputs.options = {
+        "topk_length": lengths[0],
+        "extra_kv_cache": more.kv_cache,
+        "extra_indices": more.indices,
+        "extra_topk_length": lengths[1],
+        "attn_sink": torch.zeros(64),
+    }
+    made = ops.schedule(2, 128, h_q=64, topk_length=lengths[0], extra_topk=128, extra_topk_length=lengths[1])
+    return inputs, made
+
+
+@each_path
+def test_every_option_reaches_the_kernels(host: Host, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLACADEMY_NATIVE", native)
+    for turn in range(3):
+        inputs, metadata = all_options(turn)
+        cuda.sparse_decode(
+            *(inputs.q, inputs.kv_cache, inputs.indices, *inputs.options.values(), metadata.buffer),
+            *("MODEL1", 0.1, metadata.made_for),
+        )
+        slots = 2 + metadata.parts
+        named = {place: inputs.options[name].data_ptr() for place, name in zip(params.OPTIONAL, OPTIONS, strict=True)}
+        named |= {
+            params.PLANNED_LENGTHS: metadata.lengths.data_ptr(),
+            params.VERDICT: SCRATCH + slots * 64 * (512 + 1) * 4,
+            params.NUM_SPLITS: metadata.num_splits.data_ptr(),
+        }
+        for _, _, block, _ in host.launched[2 * turn :]:
+            assert {place: word(block, place) for place in named} == named
+    assert len(host.launched) == 6
+    assert len(cuda._prepared) == 1
+
+
+@each_path
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_more_or_less_is_another_call(
+    host: Host, native: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLACADEMY_NATIVE", native)
+    inputs, metadata = all_options()
+    place = params.OPTIONAL[OPTIONS.index(name)]
+    for given in (True, False, True):
+        options = dict(inputs.options) if given else inputs.options | {name: None}
+        if "extra" in name and not given:
+            options |= {one: None for one in OPTIONS if "extra" in one}
+        found = cuda.sparse_decode(
+            *(inputs.q, inputs.kv_cache, inputs.indices, *options.values(), metadata.buffer, "MODEL1", 0.1)
+        )
+        assert found[0].shape == (2, 1, 64, 512)
+        assert bool(word(host.launched[-1][2], place)) == given
+
+
+class Alike(TorchDispatchMode):
+    """A mode that changes nothing."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
 def test_the_native_call_is_what_runs_where_it_can(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLACADEMY_NATIVE", raising=False)
     inputs, metadata = decode_inputs(cache.V32, b=2), ops.schedule(2, 128, h_q=64)
+    call = (inputs.q, inputs.kv_cache, inputs.indices, *(None,) * 5, metadata.buffer, "V3.2", 0.1, metadata.made_for)
+    assert cuda.repeat(*call) is None
     decode(inputs, metadata)
-    (found,) = cuda._prepared.values()
-    if found.again is None:
+    if _native.core() is None:
         pytest.skip("there is no native module here")
-    arguments = (inputs.q, inputs.kv_cache, inputs.indices, metadata.buffer)
-    assert found.again(*arguments, 0.1) is not None
-    assert found.again(inputs.q[:1], *arguments[1:], 0.1) is None
-    with pytest.raises(TypeError, match="a decode call takes q, kv_cache, indices, buffer and a float"):
-        found.again(*arguments)
+
+    def runs(**changed: Any) -> bool:
+        before = len(host.launched)
+        done = cuda.repeat(*(changed.get(name, one) for name, one in zip(ARGUMENTS, call, strict=True)))
+        assert len(host.launched) == before + (0 if done is None else 2)
+        return done is not None
+
+    assert runs()
+    assert runs(scale=0.2, q=inputs.q.clone(), lists=(*metadata.made_for,), layout="".join(["V3", ".2"]))
+    other = {
+        "q": [inputs.q[:1], inputs.q.half(), inputs.q.clone().requires_grad_(), inputs.q.numpy, None],
+        "topk_length": [torch.ones(2, dtype=torch.int32)],
+        "attn_sink": [torch.zeros(64)],
+        "buffer": [metadata.buffer[1:], None],
+        "layout": ["MODEL1", cache.V32, None],
+        "scale": [None, 1, 0.0, -1.0, float("nan"), float("inf")],
+        "lists": [None, (2, 64, 0, False, False)],
+    }
+    assert not any(runs(**{name: value}) for name, values in other.items() for value in values)
+    with ops.checked():
+        assert not runs()
+    for mode in (Alike, FakeTensorMode):
+        with mode():
+            assert not runs()
+    seen = []
+    torch.vmap(lambda x: (seen.append(runs()), x)[1])(torch.zeros(3))
+    torch.func.grad(lambda x: (seen.append(runs()), x)[1])(torch.zeros(()))
+    make_fx(lambda x: (seen.append(runs()), x)[1])(torch.zeros(3))
+    assert seen == [False] * 3
+    host.current = 0
+    assert not runs()
+    host.current = -1
+    assert runs()
+    with pytest.raises(TypeError, match="a decode call takes 12 arguments, got 3"):
+        cuda.repeat(*call[:3])
+
+
+def test_the_operator_tries_the_native_call_first(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLACADEMY_NATIVE", raising=False)
+    if _native.core() is None:
+        pytest.skip("there is no native module here")
+    inputs, metadata = decode_inputs(cache.V32, b=2), ops.schedule(2, 128, h_q=64)
+    decode(inputs, metadata)
+    given = {"softmax_scale": 0.1, "metadata": metadata}
+    ops.sparse_decode(inputs.q, inputs.kv_cache, inputs.indices, **given)
+    assert len(host.launched) == 4
+    out, _ = ops.sparse_decode(inputs.q[:1], inputs.kv_cache, inputs.indices[:1], softmax_scale=0.1)
+    assert out.shape[0] == 1  # by the oracle: these are CPU tensors
+    assert len(host.launched) == 4
 
 
 @each_path

@@ -25,6 +25,8 @@ from mlacademy.ops import arguments, notices, params, plan, torch_internals
 from mlacademy.ops.arguments import DecodeTensors
 from mlacademy.ops.metadata import Metadata, buffer_size
 
+Repeat = Callable[..., tuple[Tensor, Tensor] | None]
+
 _MOST_PREPARED = 4096  # combinations; then they are made anew
 _BFLOAT16, _FLOAT32 = torch.bfloat16, torch.float32
 _Q, _KV, _INDICES, _RECORDS, _NUM_SPLITS = params.Q, params.KV, params.INDICES, params.RECORDS, params.NUM_SPLITS
@@ -67,6 +69,10 @@ def _never(*tensors: Tensor) -> bool:
     return False
 
 
+def _nothing(*arguments: Any) -> None:
+    return None
+
+
 class Prepared:
     """One combination of shapes on one GPU, checked: its parameter block, its launches, the sizes of its memory."""
 
@@ -83,8 +89,9 @@ class Prepared:
         if lists is not None:
             arguments.check_lists(lists, tensors)
         self.called_for = (layout, lists, checked)
-        compared = (tensors.q, tensors.kv_cache, tensors.indices)
-        self.fits: Callable[..., bool] = _never if buffer is None else torch_internals.same_forms(*compared, buffer)
+        self.given = [tensor is not None for tensor in tensors]
+        compared = [tensor for tensor in (*tensors, buffer) if tensor is not None]
+        self.fits: Callable[..., bool] = _never if buffer is None else torch_internals.same_forms(*compared)
         self.device = tensors.q.device
         self.index = tensors.q.get_device()
         device = device_of(self.index)
@@ -114,25 +121,24 @@ class Prepared:
             self.launches = [device.prepare(one.compiled(), one.plan, self.block.address) for one in launches]
         self.again = None if buffer is None else self._native()
 
-    def _native(self) -> Callable[..., tuple[Tensor, Tensor] | None] | None:
-        """The call in the native module, which does for one without options what `sparse_decode` does below.
+    def _native(self) -> Repeat | None:
+        """The call in the native module; None where there is none.
 
-        It takes (q, kv_cache, indices, buffer, scale), and answers None where `fits` says no, the GPU is not the
-        current one, or an address is odd. None where there is no native module.
+        It does what `sparse_decode` does below, with the same arguments, for tensors that `fits` knows in the current
+        GPU. It answers None where anything is different, an address is odd, or somebody else would see the call.
         """
         make = getattr(core(), "decode_call", None)  # a module that was built before it has none either
         if make is None:
             return None
-        call: Callable[..., tuple[Tensor, Tensor] | None] = make(
-            launch_kernel=launch_address(),
-            block=bytes(self.block),
-            places=(_Q, _KV, _INDICES, _RECORDS, _NUM_SPLITS, _OUT, _LSE, _OUT_PARTIAL, _LSE_PARTIAL),
-            scale_word=params.SCALE,
-            num_splits_at=self.num_splits_at,
-            lse_partial_at=self.lse_partial_at,
-            launches=[launch.record for launch in self.launches],
+        layout, lists, checked = self.called_for
+        call: Repeat = make(
+            called_for=(layout, lists, checked, self.given),
+            max_scale=arguments.MAX_SCALE,
             functions=(
                 self.fits,
+                *torch_internals.ACTIVE,
+                notices.is_checked,
+                torch_internals.data_ptr,
                 torch_internals.empty,
                 torch_internals.allocate,
                 torch_internals.release,
@@ -140,6 +146,14 @@ class Prepared:
                 torch_internals.current_device,
                 functools.partial(_refused, self.launches),
             ),
+            launch_kernel=launch_address(),
+            launches=[launch.record for launch in self.launches],
+            block=bytes(self.block),
+            inputs=params.INPUTS,
+            places=params.RESULTS,
+            offsets=(self.num_splits_at, self.lengths_at, self.lse_partial_at, self.verdict_at),
+            scale_word=params.SCALE,
+            compares=self.compares,
             index=self.index,
             scratch_bytes=self.scratch_bytes,
             out=(self.out_shape, self.out_strides, _BFLOAT16),
@@ -169,22 +183,24 @@ def sparse_decode(
     lists: tuple[Any, ...] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Decode; ``buffer`` is a `Metadata`'s, ``lists`` what it was made for where that is known."""
-    global _latest
+    global _latest, repeat
     optional = topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink
+    given = q, kv_cache, indices, *optional, buffer, layout, scale, lists
+    done = repeat(*given)
+    if done is not None:
+        return done
     plain = buffer is not None and topk_length is None and extra_kv_cache is None and attn_sink is None
     plain = plain and extra_indices is None and extra_topk_length is None
     call, found = (layout, lists, notices.is_checked()), _latest
-    if found is not None and (not plain or found.called_for != call):
-        found = None
-    elif found is not None and found.again is not None:
-        done = found.again(q, kv_cache, indices, buffer, scale)
-        if done is not None:
-            return done
-        found = None
-    if found is None or not found.fits(q, kv_cache, indices, buffer):
+    if found is None or not plain or found.called_for != call or not found.fits(q, kv_cache, indices, buffer):
         found = _find(DecodeTensors(q, kv_cache, indices, *optional), buffer, *call)
         if plain:
             _latest = found
+    if found.again is not None:
+        repeat = found.again
+        done = repeat(*given)
+        if done is not None:
+            return done
     index = found.index
     if torch_internals.current_device() != index:
         with torch.cuda.device(index):
@@ -237,6 +253,8 @@ def _write_optional(found: Prepared, optional: tuple[Any, ...], metadata_at: int
 
 _prepared: dict[tuple[Any, ...], Prepared] = {}
 _latest: Prepared | None = None  # of a call without options; most calls are like the one before
+repeat: Repeat = _nothing
+"""The latest call with metadata, natively: the arguments of `sparse_decode`, None where another call is needed."""
 
 
 def _find(

@@ -94,21 +94,26 @@ def sparse_decode(
     need a Hopper GPU; the call joins torch's current stream, does not wait, and may be captured in a CUDA graph.
     Raises ``TypeError`` or ``ValueError`` naming the argument.
     """
-    if softmax_scale.__class__ is not float or not 0.0 < softmax_scale <= arguments.MAX_SCALE:
-        softmax_scale = arguments.scale(softmax_scale, layout_named(layout).d_qk)
-    name = layout if layout.__class__ is str else layout_named(layout).name
-    buffer: Tensor | None = None
-    lists: tuple[Any, ...] | None = None
-    if metadata is not None:
-        if metadata.__class__ is not Metadata:
-            raise TypeError(f"metadata must come from ops.schedule, got {type(metadata).__name__}")
-        buffer, lists = metadata.buffer, metadata.made_for
     tensors = (q, kv_cache, indices, topk_length, extra_kv_cache, extra_indices, extra_topk_length, attn_sink)
+    alone = not torch.compiler.is_compiling()
     try:
+        if alone and metadata.__class__ is Metadata:
+            done = cuda.repeat(*tensors, metadata.buffer, layout, softmax_scale, metadata.made_for)
+            if done is not None:
+                return done
+        if softmax_scale.__class__ is not float or not 0.0 < softmax_scale <= arguments.MAX_SCALE:
+            softmax_scale = arguments.scale(softmax_scale, layout_named(layout).d_qk)
+        name = layout if layout.__class__ is str else layout_named(layout).name
+        buffer: Tensor | None = None
+        lists: tuple[Any, ...] | None = None
+        if metadata is not None:
+            if metadata.__class__ is not Metadata:
+                raise TypeError(f"metadata must come from ops.schedule, got {type(metadata).__name__}")
+            buffer, lists = metadata.buffer, metadata.made_for
         # On a GPU torch's dispatcher need not be asked where nobody but us would see the call: no tracing, no tensor
         # subclass, no mode, no transform, no gradient.
         if (
-            not torch.compiler.is_compiling()
+            alone
             and q.__class__ is Tensor
             and q.is_cuda
             and not active_modes()

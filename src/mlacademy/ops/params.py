@@ -27,6 +27,8 @@ PLANNED_LENGTHS, VERDICT, NOTICE = 29, 30, 31
 OPTIONAL = (LENGTHS, EXTRA_KV, EXTRA_INDICES, EXTRA_LENGTHS, SINK)
 INPUTS = (Q, KV, INDICES, *OPTIONAL)
 """The words of `DecodeTensors`, in order."""
+RESULTS = (RECORDS, NUM_SPLITS, PLANNED_LENGTHS, OUT, LSE, OUT_PARTIAL, LSE_PARTIAL, VERDICT)
+"""The words of the metadata, and of what is written."""
 SCALE = 54  # the 4-byte word of scale_log2
 
 LOG2E = math.log2(math.e)

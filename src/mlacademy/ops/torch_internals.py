@@ -39,6 +39,9 @@ current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.c
 allocate: Callable[[int, int], int] = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", _allocate)
 """The address of memory of the current GPU: bytes, and the stream that will use it."""
 
+data_ptr: Callable[[Tensor], int] = Tensor.data_ptr
+"""The address of a tensor's first element."""
+
 release: Callable[[int], None]
 release = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", torch.cuda.caching_allocator_delete)
 """Give such memory back: later work of its stream may have it, whatever is still running there."""
@@ -63,8 +66,12 @@ def form(tensor: Tensor) -> tuple[Any, ...]:
 
 def active_modes() -> bool:
     """Whether a dispatch mode or a transform such as `vmap` sees every call."""
-    return bool(_modes() or _transform() is not None)
+    modes, transform = ACTIVE
+    return bool(modes() or transform() is not None)
 
 
-_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
-_transform: Callable[[], Any] = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: 1)
+ACTIVE: tuple[Callable[[], int], Callable[[], Any]] = (
+    getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1),
+    getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: 1),
+)
+"""How many dispatch modes there are; the transform at work, or None."""
