@@ -32,17 +32,6 @@ __device__ __forceinline__ uint4 ld_global_nc_v4_u32(const void* from) {
     return value;
 }
 
-// 16 bytes, by an ordinary load: it also stays before a __syncwarp() that follows, in machine code, too.
-// section: ld.global; from sm_20
-__device__ __forceinline__ uint4 ld_global_v4_u32(const void* from) {
-    uint4 value;
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                 : "l"(__cvta_generic_to_global(from))
-                 : "memory");
-    return value;
-}
-
 // Store 16 bytes; `address` is that of smem_address, a multiple of 16. Any thread.
 // section: st.shared; from sm_20
 __device__ __forceinline__ void st_shared_v4_u32(uint32_t address, const uint4& value) {

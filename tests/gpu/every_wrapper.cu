@@ -77,7 +77,6 @@ extern "C" __global__ void every_plain_access(const uint8_t* global) {
     __shared__ uint4 word;
     const uint2 two = ld_global_nc_v2_u32(global);
     uint4 four = ld_global_nc_v4_u32(global);
-    four.y += ld_global_v4_u32(global).y;
     four.x += ld_global_nc_u16(global) + ld_global_nc_u32(global) + two.x;
     st_shared_v4_u32(smem_address(&word), four);
 }

@@ -13,17 +13,9 @@ import numpy as np
 import torch
 
 from mlacademy import attention, cache, gpu, schedule
+from mlacademy.ops.plan import DECODE_SHARED_BYTES, DECODE_THREADS, FEW_HEADS_SHARED_BYTES
 
 FOLDER = Path(__file__).parents[2] / "kernels" / "cuda" / "decode"
-THREADS = 512
-SHARED_BYTES = {"V3.2": 230_400, "MODEL1": 212_992}  # at least sizeof(SharedPlan)
-FEW_HEADS_SHARED_BYTES = {
-    ("V3.2", 16): 229_376,
-    ("V3.2", 32): 226_304,
-    ("MODEL1", 16): 219_136,
-    ("MODEL1", 32): 216_064,
-}
-
 SCALE = 0.1352  # DeepSeek-V3.2's
 
 # p is rounded to bfloat16 (relative 2^-9) and so is the output; q·k is exact to float32 sums. The errors of 512 outputs
@@ -132,14 +124,14 @@ def decode(
         *(0, 0, 0),  # no lengths to compare
     )
     ctas = max(h_q // 64, 1)
-    name, smem_bytes = f"sparse_decode_{layout.name.lower().replace('.', '')}", SHARED_BYTES[layout.name]
+    name, smem_bytes = f"sparse_decode_{layout.name.lower().replace('.', '')}", DECODE_SHARED_BYTES[layout.name]
     if few_heads:
         width = 16 if h_q <= 16 else 32
         name = f"{name.replace('decode', 'decode_few_heads')}_{width}"
-        smem_bytes = FEW_HEADS_SHARED_BYTES[layout.name, width]
+        smem_bytes = FEW_HEADS_SHARED_BYTES[width][layout.name]
     elif ctas == 2:
         name += "_pair"
-    launch = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=(THREADS, 1, 1), cluster=(ctas, 1, 1), smem_bytes=smem_bytes)
+    launch = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=DECODE_THREADS, cluster=ctas, smem_bytes=smem_bytes)
     device.launch(kernel(name), launch, [params])
     device.launch(kernel("combine"), gpu.LaunchPlan(grid=(min(h_q, 8), s_q, b), block=256), [params])
     return torch.from_numpy(out.view(np.int16)).view(torch.bfloat16).float().numpy(), lse

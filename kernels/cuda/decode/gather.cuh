@@ -130,8 +130,7 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
 
     const uint32_t rank = kPair ? cluster_ctarank() : 0;
     Walk walk(params, shared.record);
-    int32_t index =
-        walk.look<1>(params, token, 0).index[0];  // of this lane's token, in the block to ask for next
+    int32_t index = walk.index(params, token);  // of this lane's token, in the block to ask for next
     Rows<Layout, kPair> rows;
     // Asks for the rows of the block at which `walk` stands, and moves it on. The index after it is asked for
     // first: it comes back first.
@@ -140,7 +139,7 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
         const CacheView& view = walk.extra() ? params.extra : params.cache;
         const Place place = place_of<Layout>(view, shared.page_reciprocal[walk.extra()], index);
         walk.step(params, 1);
-        index = walk.look<1>(params, token, 0).index[0];
+        index = walk.index(params, token);
         rows.ask(view, place, begins, 4 * rank, keep(thread) % 32);
     };
     ask();

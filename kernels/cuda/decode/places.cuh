@@ -5,8 +5,13 @@
 
 namespace mla {
 
-// Quotient and rest of a division by a page size that is not known when compiling, by one multiply.
-// `reciprocal` is 0xFFFFFFFF / by, `value` below 2^31.
+// What divide() needs of `by`, at least 1.
+__device__ __forceinline__ uint32_t reciprocal_of(uint32_t by) {
+    return 0xFFFFFFFFu / by;
+}
+
+// Quotient and rest of a division by a page size that is not known when compiling, by one multiply. `value`
+// is below 2^31.
 __device__ __forceinline__ uint32_t divide(uint32_t value, uint32_t by, uint32_t reciprocal, uint32_t& rest) {
     const uint32_t low = __umulhi(value, reciprocal);  // the quotient, or one less
     rest = value - low * by;

@@ -233,8 +233,8 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
     if (threadIdx.x == 0) {
         shared.record = params.records[blockIdx.z];
     } else if (threadIdx.x == 32) {
-        shared.page_reciprocal[0] = 0xFFFFFFFFu / params.cache.page;
-        shared.page_reciprocal[1] = 0xFFFFFFFFu / max(params.extra.page, 1);
+        shared.page_reciprocal[0] = reciprocal_of(params.cache.page);
+        shared.page_reciprocal[1] = reciprocal_of(max(params.extra.page, 1));
     } else if (threadIdx.x == 64) {
         name_shared("q_full", &shared.q_full, sizeof(Mbarrier));
         name_shared("q_empty", &shared.q_empty, sizeof(Mbarrier));

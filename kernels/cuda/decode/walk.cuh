@@ -37,22 +37,12 @@ struct Work {
     }
 };
 
-// One block as a thread sees it: which request, and what stands in its places of the list. The indices are
-// not looked at yet, so that nothing waits for the load; -1 beyond the list's end.
-template <uint32_t kPlaces>
-struct Block {
-    int32_t request;    // -1: there is no such block
-    bool first, extra;  // of its request here; of the second cache
-    int32_t index[kPlaces];
-};
-
 // Walks block by block. The lists' lengths are read once a request.
 struct Walk {
     Work work;
     int32_t block, end, in_main, length, extra_length;
     bool first;  // block of its request here
 
-    Walk() = default;
     __device__ Walk(const SparseDecodeParams& params, const PartitionRecord& record)
         : work{&record, record.begin_req} {
         enter(params);
@@ -74,21 +64,15 @@ struct Walk {
             enter(params);
         }
     }
-    // The places `place` and every `apart` further of the block.
-    template <uint32_t kPlaces>
-    __device__ Block<kPlaces> look(const SparseDecodeParams& params, int32_t place, int32_t apart) const {
-        Block<kPlaces> found;
-        found.request = there() ? work.request : -1;
-        found.first = first, found.extra = extra();
-        const CacheView& view = found.extra ? params.extra : params.cache;
+    // What stands in place `place` of the block; -1 beyond the list's end. Nothing waits for the load here.
+    __device__ int32_t index(const SparseDecodeParams& params, int32_t place) const {
+        const bool of_extra = extra();
+        const CacheView& view = of_extra ? params.extra : params.cache;
         const int32_t* const list =
             view.indices + work.request * view.index_stride_b + blockIdx.y * view.index_stride_s;
-        place += 64 * (found.extra ? block - in_main : block);
-        const int32_t places = !there() ? 0 : found.extra ? extra_length : length;
-#pragma unroll
-        for (uint32_t i = 0; i < kPlaces; ++i, place += apart)
-            found.index[i] = place < places ? __ldg(list + place) : -1;
-        return found;
+        place += 64 * (of_extra ? block - in_main : block);
+        const int32_t places = !there() ? 0 : of_extra ? extra_length : length;
+        return place < places ? __ldg(list + place) : -1;
     }
 };
 
