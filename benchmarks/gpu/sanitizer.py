@@ -11,15 +11,16 @@ it ends. Keeps benchmarks/results/sanitizer-<card>.json; exits with 1 where anyt
 Racecheck gets the kernels with one constant changed, RACECHECK_ARRIVALS (kernels/cuda/decode/warp_arrival.cuh): every
 lane of a warp arrives at an mbarrier, where else one arrives for its warp after __syncwarp. To racecheck an arrival
 orders the thread that arrives and no other, so it takes every such order for a race; nothing else is different. What it
-follows was learned from small kernels of one pattern each, right ones and wrong ones:
+follows was learned from small kernels of one pattern each, right ones and wrong ones
+(benchmarks/results/racecheck-patterns-nvidia-h200.json):
 
   followed       an arrival of every lane, in one buffer or in a ring; order through two mbarriers; cp.async with
                  cp.async.mbarrier.arrive.noinc; bulk copies into shared memory; st.async with expect_tx; arrivals in
                  the other CTA; barriers of a cluster; bar.sync; a single bar.arrive with bar.sync
   not followed   one lane for its warp, whether by its number, by elect.sync or with a count of 32; order through a
                  named barrier and then another barrier, which these kernels do not need
-  from 2026.1    a buffer that goes to and fro by two named barriers in a loop, as p and its factors do. 2025.3.1, which
-                 comes with CUDA 13.0, reports that as a race. Its releases' notes tell of such false reports
+  in 2026.4      a buffer that goes to and fro by two named barriers in a loop, as p and its factors do. 2025.3.1, which
+                 comes with CUDA 13.0, reports that as a race
   not seen       what wgmma and bulk copies read from shared memory: a race with that is never reported. The emulator
                  looks at it
 
