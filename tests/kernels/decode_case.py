@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from mlacademy import attention, cache, gpu, schedule
+from mlacademy.ops import plan as launches
 from mlacademy.ops.plan import DECODE_SHARED_BYTES, DECODE_THREADS, FEW_HEADS_SHARED_BYTES
 
 FOLDER = Path(__file__).parents[2] / "kernels" / "cuda" / "decode"
@@ -28,7 +29,7 @@ def kernel(name: str) -> gpu.Kernel:
     if name.startswith("sparse_decode_few_heads"):
         source = "sparse_decode_few_heads.cu"
     else:
-        source = "combine.cu" if name == "combine" else "sparse_decode.cu"
+        source = f"{name}.cu" if name.startswith("combine") else "sparse_decode.cu"
     return gpu.compile(FOLDER / source)[name]
 
 
@@ -105,7 +106,10 @@ def decode(
     slots = int(plan.num_splits[-1])
     out = np.full((b, s_q, h_q, 512), 0x7FC0, np.uint16)
     lse = np.full((b, s_q, h_q), np.nan, np.float32)
-    partial = np.full((slots, s_q, h_q, 512), np.nan, np.float32)
+    partial_bytes = (
+        slots * s_q * h_q * 2048 if few_heads else launches.partial_bytes(slots=slots, s_q=s_q, h_q=max(h_q, 64))
+    )
+    partial = np.full(partial_bytes // 4, np.nan, np.float32)
     partial_lse = np.full((slots, s_q, h_q), np.nan, np.float32)
     params = struct.pack("<Q3q", at(q, "q"), *q.stride()[:3]) + view(main, "kv") + view(extra, "extra_kv")
     params += struct.pack(
@@ -133,7 +137,11 @@ def decode(
         name += "_pair"
     launch = gpu.LaunchPlan(grid=(ctas, s_q, parts), block=DECODE_THREADS, cluster=ctas, smem_bytes=smem_bytes)
     device.launch(kernel(name), launch, [params])
-    device.launch(kernel("combine"), gpu.LaunchPlan(grid=(min(h_q, 8), s_q, b), block=256), [params])
+    if few_heads:
+        device.launch(kernel("combine"), gpu.LaunchPlan(grid=(min(h_q, 8), s_q, b), block=256), [params])
+    else:
+        merge = launches.combine_tiles_launch(b=b, s_q=s_q, h_q=h_q, slots=slots)
+        device.launch(merge.compiled(), merge.plan, [params])
     return torch.from_numpy(out.view(np.int16)).view(torch.bfloat16).float().numpy(), lse
 
 

@@ -38,8 +38,8 @@ __device__ __forceinline__ void convert_codes(Fragments& a, const uint4 (&codes)
     for (uint32_t side = 0; side < 2; ++side) {
         const uint32_t scale = mul_bf16x2(scales[side].pair(block), kTwoTo60);
         const uint4 piece = codes[side];
-        e4m3x4_to_bf16x4_shrunk(half == 0 ? piece.x : piece.z, scale, a[0][side], a[0][2 + side]);
-        e4m3x4_to_bf16x4_shrunk(half == 0 ? piece.y : piece.w, scale, a[1][side], a[1][2 + side]);
+        e4m3x4_to_bf16x4_sorted(half == 0 ? piece.x : piece.z, scale, a[0][side], a[0][2 + side]);
+        e4m3x4_to_bf16x4_sorted(half == 0 ? piece.y : piece.w, scale, a[1][side], a[1][2 + side]);
     }
 }
 // From 8 bfloat16 of each token.

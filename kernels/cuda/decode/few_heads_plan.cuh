@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attention_tile.cuh"
+#include "fp8_rows.cuh"
 #include "mbarrier.cuh"
 #include "sparse_decode_params.cuh"
 #include "walk.cuh"
@@ -12,8 +13,6 @@ namespace mla {
 constexpr uint32_t kWarps = 4;
 constexpr uint32_t kValueBlocks = kWidth / 64;
 constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
-constexpr uint32_t kTwoTo60 = 0x5D805D80u, kTwoToMinus60 = 0x21802180u;  // bfloat16, twice
-constexpr float kStored = 0x1p60f;  // keys and values in the multiplies are so many times too small
 
 // What gather must know of staged rows.
 struct alignas(16) AboutRows {

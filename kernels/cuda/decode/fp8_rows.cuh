@@ -1,9 +1,10 @@
 // E4M3 codes to bfloat16, many at a time, in integer and packed arithmetic.
 //
 // An E4M3 number is sign, 4 exponent bits (bias 7), 3 mantissa bits. Put those seven bits at the top of a
-// bfloat16's fields (bias 127) and the value is 2^-120 times the right one, subnormals included: one exact
-// multiply by 2^120 mends it, a second one applies the scale. The two NaN codes (0x7F, 0xFF) come out as ±480
-// before the scale.
+// bfloat16's fields (bias 127) and the value is 2^-120 times the right one, subnormals included. One multiply
+// mends half of that and applies the scale, both by a scale that is 2^60 times too large: what results is
+// 2^-60 times the right value, well within a bfloat16's range, and so are keys and values throughout the
+// decode kernels. The two NaN codes (0x7F, 0xFF) come out as ±480 before the scale.
 #pragma once
 
 #include "base.cuh"
@@ -34,27 +35,24 @@ __device__ __forceinline__ uint32_t both_halves_bf16(float value) {
     return pair;
 }
 
-constexpr uint32_t kTwoTo120 = 0x7B807B80u;  // bfloat16 2^120, twice
+constexpr uint32_t kTwoTo60 = 0x5D805D80u, kTwoToMinus60 = 0x21802180u;  // bfloat16, twice
+constexpr float kStored = 0x1p60f;  // keys and values in the multiplies are so many times too small
 
-// Four codes, lowest byte first, times `scale` (a bfloat16 in both halves): two registers of two bfloat16.
+// Four codes, lowest byte first, times `scale` (a bfloat16 in both halves) and 2^-120: two registers of two
+// bfloat16.
 __device__ __forceinline__ void e4m3x4_to_bf16x4(uint32_t codes, uint32_t scale, uint32_t& low,
                                                  uint32_t& high) {
     // A code in the lower byte of each half under eight copies of its sign; a move up by four puts sign,
     // exponent and mantissa into their places.
-    const uint32_t a = prmt(codes, 0x9180) << 4 & 0x87F087F0u;
-    const uint32_t b = prmt(codes, 0xB3A2) << 4 & 0x87F087F0u;
-    low = mul_bf16x2(mul_bf16x2(a, kTwoTo120), scale);
-    high = mul_bf16x2(mul_bf16x2(b, kTwoTo120), scale);
+    low = mul_bf16x2(prmt(codes, 0x9180) << 4 & 0x87F087F0u, scale);
+    high = mul_bf16x2(prmt(codes, 0xB3A2) << 4 & 0x87F087F0u, scale);
 }
 
-// The same in one multiply, and sorted: codes 0 and 2 in `even`, 1 and 3 in `odd`. The results are those for
-// scale times 2^-120; with a scale 2^60 times larger, both it and they stay within a bfloat16's range.
-__device__ __forceinline__ void e4m3x4_to_bf16x4_shrunk(uint32_t codes, uint32_t scale, uint32_t& even,
+// The same, sorted: codes 0 and 2 in `even`, 1 and 3 in `odd`.
+__device__ __forceinline__ void e4m3x4_to_bf16x4_sorted(uint32_t codes, uint32_t scale, uint32_t& even,
                                                         uint32_t& odd) {
-    const uint32_t a = prmt(codes, 0xA280) << 4 & 0x87F087F0u;
-    const uint32_t b = prmt(codes, 0xB391) << 4 & 0x87F087F0u;
-    even = mul_bf16x2(a, scale);
-    odd = mul_bf16x2(b, scale);
+    even = mul_bf16x2(prmt(codes, 0xA280) << 4 & 0x87F087F0u, scale);
+    odd = mul_bf16x2(prmt(codes, 0xB391) << 4 & 0x87F087F0u, scale);
 }
 
 }  // namespace mla

@@ -9,6 +9,7 @@
 #include "cluster.cuh"
 #include "cp_async.cuh"
 #include "fence.cuh"
+#include "fp8_rows.cuh"
 #include "layouts.cuh"
 #include "mbarrier.cuh"
 #include "memory.cuh"
@@ -62,11 +63,12 @@ struct Rows {
         scales =
             Layout::ask_quarter(view.kv + 8ull * from_lane(place.scales, first + lane / 4 % kRows), lane % 4);
     }
-    // Stores the rows as bfloat16 at row `row` of a block and, in a pair, of the peer's too; counted there at
-    // `peer_full`. row % 8 is `first`.
+    // Stores the rows as bfloat16, kStored times too small, at row `row` of a block and, in a pair, of the
+    // peer's too; counted there at `peer_full`. row % 8 is `first`.
     __device__ void store(const uint8_t* block, uint32_t row, uint32_t first, uint32_t lane, uint32_t peer,
                           uint32_t peer_full) const {
-        const uint32_t prepared = there(first + lane / 4 % kRows) ? Layout::prepare_quarter(scales) : 0;
+        const uint32_t prepared =
+            there(first + lane / 4 % kRows) ? mul_bf16x2(Layout::prepare_quarter(scales), kTwoTo60) : 0;
         // The first row's place; under swizzle 128B row t is 128 t bytes further, and its chunks change by
         // xor with t.
         const uint32_t start = smem_address(block) + swizzled(row, lane % 8);
@@ -95,7 +97,11 @@ struct Rows {
 #pragma unroll
         for (uint32_t i = 0; i < kRows / 4; ++i) {
             const uint32_t t = 4 * i + lane / 8;
-            put((rope_start ^ t << 4) + i * 512, there(first + t) ? rope[i] : uint4{});
+            uint4 piece = {};
+            if (there(first + t))
+                piece = {mul_bf16x2(rope[i].x, kTwoToMinus60), mul_bf16x2(rope[i].y, kTwoToMinus60),
+                         mul_bf16x2(rope[i].z, kTwoToMinus60), mul_bf16x2(rope[i].w, kTwoToMinus60)};
+            put((rope_start ^ t << 4) + i * 512, piece);
         }
     }
 };
@@ -123,17 +129,22 @@ __device__ void load_q(SharedPlan<Layout>& shared, const SparseDecodeParams& par
 
 // ---- the role
 
+// The token of a block whose index this thread of `gather` looks up.
+__device__ __forceinline__ uint32_t token_of(uint32_t thread) {
+    return thread / 32 * 8 + thread % 8;
+}
+
+// `index` is that of this thread's token in the first block.
 template <class Layout, bool kPair>
-__device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& params) {
+__device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& params, int32_t index) {
     const uint32_t thread = keep(threadIdx.x) - 256, warp = thread / 32, lane = thread % 32;
-    const uint32_t token = 8 * warp + lane % 8;
+    const uint32_t token = token_of(thread);
 
     const uint32_t rank = kPair ? cluster_ctarank() : 0;
     Walk walk(params, shared.record);
-    int32_t index = walk.index(params, token);  // of this lane's token, in the block to ask for next
     Rows<Layout, kPair> rows;
-    // Asks for the rows of the block at which `walk` stands, and moves it on. The index after it is asked for
-    // first: it comes back first.
+    // Asks for the rows of the block at which `walk` stands, by `index`, and moves both on. The index after
+    // it is asked for first: it comes back first.
     const auto ask = [&] {
         const bool begins = walk.first;
         const CacheView& view = walk.extra() ? params.extra : params.cache;
@@ -159,7 +170,11 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
             mbarrier_arrive_expect_tx(&shared.k_full[stage], SharedPlan<Layout>::kRowsBytes / 2);
         else
             mbarrier_arrive_warp(&shared.k_full[stage], lane);
-        if (!walk.there()) return;
+        if (!walk.there()) {
+            // Nobody leaves while the peer may still store here, or arrive.
+            if (kPair) mbarrier_wait_parity(&shared.k_empty[stage], round & 1);
+            return;
+        }
         ask();
         if (rows.begins_request()) {
             const uint32_t parity = requests++ & 1;

@@ -1,91 +1,77 @@
-// How the multiplying roles of sparse_decode.cu write the rows of a request.
+// How the multiplying roles of sparse_decode.cu write the results of a request.
 #pragma once
 
 #include "attention_tile.cuh"
-#include "bulk.cuh"
 #include "convert.cuh"
 #include "destination.cuh"
-#include "fence.cuh"
+#include "partial_tile.cuh"
+#include "quad.cuh"
 #include "shared_plan.cuh"
-#include "walk.cuh"
 #include "wgmma.cuh"
 
 namespace mla {
 
-// A warpgroup's 256 columns of a request's rows, as its multiplies leave them: from column 256 · half on;
-// each row is multiplied by upper or lower. Lanes of a quad hold neighbouring pairs of columns.
-struct Rows256 {
+// A warpgroup's 256 columns of 64 heads, as its multiplies leave them: from column 256 · half on; each row is
+// multiplied by upper or lower. Straight from registers: 16 bytes a lane, whole sectors.
+struct Results {
     const float (&o)[2][64];
     uint32_t thread, half;
     float upper, lower;
 
-    // Of the side-th of the thread's two rows, all pairs: float32 if kSplit, else bfloat16.
-    template <bool kSplit>
-    __device__ __forceinline__ void store(uint8_t* to, uint32_t side) const {
-        const float norm = side == 0 ? upper : lower;
-#pragma unroll
-        for (uint32_t i = 0; i < 32; ++i) {
-            const float left = o[i / 16][4 * (i % 16) + 2 * side] * norm;
-            const float right = o[i / 16][4 * (i % 16) + 2 * side + 1] * norm;
-            if constexpr (kSplit)
-                *reinterpret_cast<float2*>(to + 32 * i) = {left, right};
-            else
-                *reinterpret_cast<uint32_t*>(to + 16 * i) = cvt_rn_bf16x2_f32(left, right);
-        }
-    }
-    // Straight from registers: 8 rows an instruction, which are 8 cache lines.
-    template <bool kSplit>
-    __device__ __forceinline__ void write(const SparseDecodeParams& params, int64_t line) const {
-#pragma unroll
-        for (uint32_t side = 0; side < 2; ++side) {
-            const int32_t head = blockIdx.x * kHeads + accumulator_row(thread, 2 * side);
-            if (head < params.h_q)
-                store<kSplit>(place<kSplit>(params, line, head) + 2 * bytes<kSplit> * (thread % 4), side);
-        }
-    }
-    // By way of shared memory, a bulk copy a row.
-    template <bool kSplit>
-    __device__ __forceinline__ void write_staged(const SparseDecodeParams& params, int64_t line,
-                                                 uint8_t* stage) const {
-#pragma unroll
-        for (uint32_t side = 0; side < 2; ++side)
-            store<kSplit>(
-                stage + accumulator_row(thread, 2 * side) * kStageRow + 2 * bytes<kSplit> * (thread % 4),
-                side);
-        fence_proxy_async_shared_cta();
-        __syncwarp();
-        const uint32_t row = thread / 32 * 16 + thread % 16;  // a lane each of the warp's 16
-        const int32_t head = blockIdx.x * kHeads + row;
-        if (thread % 32 >= 16 || head >= params.h_q) return;
-        cp_async_bulk_global_shared(place<kSplit>(params, line, head), stage + row * kStageRow,
-                                    256 * bytes<kSplit>);
-        cp_async_bulk_commit_group();
-        cp_async_bulk_wait_group<0>();
+    __device__ __forceinline__ void write(const SparseDecodeParams& params, const Destination& to) const {
+        if (to.split)
+            write_tile(params, to.line);
+        else
+            write_rows(params, to.line);
     }
 
   private:
-    template <bool kSplit>
-    static constexpr uint32_t bytes = kSplit ? 4 : 2;
-    template <bool kSplit>
-    __device__ __forceinline__ uint8_t* place(const SparseDecodeParams& params, int64_t line,
-                                              int32_t head) const {
-        uint8_t* const out =
-            kSplit ? reinterpret_cast<uint8_t*>(params.out_partial) : reinterpret_cast<uint8_t*>(params.out);
-        return out + ((line * params.h_q + head) * kWidth + 256 * half) * bytes<kSplit>;
+    __device__ __forceinline__ float norm(uint32_t side) const { return side == 0 ? upper : lower; }
+    // The `right`-th number of pair `pair` (0 … 31) of one of the thread's two rows, not yet multiplied.
+    __device__ __forceinline__ float at(uint32_t side, uint32_t pair, uint32_t right) const {
+        return o[pair / 16][4 * (pair % 16) + 2 * side + right];
+    }
+    __device__ __forceinline__ void write_rows(const SparseDecodeParams& params, int64_t line) const {
+#pragma unroll
+        for (uint32_t side = 0; side < 2; ++side) {
+            const int32_t head = blockIdx.x * kHeads + accumulator_row(thread, 2 * side);
+            uint4* const row =
+                reinterpret_cast<uint4*>(params.out + (line * params.h_q + head) * kWidth + 256 * half);
+#pragma unroll
+            for (uint32_t piece = 0; piece < PartialTile::kPieces; ++piece) {
+                uint32_t words[4];
+#pragma unroll
+                for (uint32_t j = 0; j < 4; ++j)
+                    words[j] = cvt_rn_bf16x2_f32(at(side, 4 * piece + j, 0) * norm(side),
+                                                 at(side, 4 * piece + j, 1) * norm(side));
+                transpose_in_quad(words, thread % 32);
+                if (head < params.h_q) row[4 * piece + thread % 4] = {words[0], words[1], words[2], words[3]};
+            }
+        }
+    }
+    __device__ __forceinline__ void write_tile(const SparseDecodeParams& params, int64_t line) const {
+        PartialTile& tile =
+            reinterpret_cast<PartialTile*>(params.out_partial)[tile_index(line, blockIdx.x, gridDim.x, half)];
+#pragma unroll
+        for (uint32_t side = 0; side < 2; ++side) {
+            float largest = 0.0f;
+#pragma unroll
+            for (uint32_t pair = 0; pair < 32; ++pair)
+                largest = fmaxf(largest, fmaxf(fabsf(at(side, pair, 0)), fabsf(at(side, pair, 1))));
+            const Float16Scale scale(largest * norm(side));
+            const float times = norm(side) * scale.times;
+            tile.scales[side][thread] = scale.back;
+#pragma unroll
+            for (uint32_t piece = 0; piece < PartialTile::kPieces; ++piece) {
+                uint32_t words[4];
+#pragma unroll
+                for (uint32_t j = 0; j < 4; ++j)
+                    words[j] = cvt_rn_f16x2_f32(at(side, 4 * piece + j, 0) * times,
+                                                at(side, 4 * piece + j, 1) * times);
+                tile.pieces[side][piece][thread] = {words[0], words[1], words[2], words[3]};
+            }
+        }
     }
 };
-
-// Writes the rows. At the end of a partition there is room of kStageBytes in shared memory to stage them in.
-__device__ __forceinline__ void write_rows(const SparseDecodeParams& params, const Destination& to,
-                                           const Rows256& rows, bool ends_partition, uint8_t* stage) {
-    if (ends_partition && to.split)
-        rows.write_staged<true>(params, to.line, stage);
-    else if (ends_partition)
-        rows.write_staged<false>(params, to.line, stage);
-    else if (to.split)
-        rows.write<true>(params, to.line);
-    else
-        rows.write<false>(params, to.line);
-}
 
 }  // namespace mla

@@ -12,17 +12,11 @@ namespace mla {
 constexpr uint32_t kHeads = 64;
 constexpr uint32_t kGatherThreads = 256;
 
-// A warpgroup's 256 columns of the results, staged: bytes of a row and of 64 heads. Neighbouring rows begin
-// in different banks.
-constexpr uint32_t kStageRow = 256 * 4 + 32, kStageBytes = kHeads * kStageRow;
-
 template <class Layout>
 struct SharedPlan {
     static constexpr uint32_t kBlocks = Layout::kNopeBlocks + 1, kRowsBytes = kBlocks * kColumnBlock;
-    // Room for 64 rows of queries or of keys, or for results on their way out.
-    static constexpr uint32_t kBuffer = kRowsBytes > kStageBytes ? kRowsBytes : kStageBytes;
-    alignas(1024) uint8_t q[kBuffer];
-    alignas(1024) uint8_t k[2][kBuffer];
+    alignas(1024) uint8_t q[kRowsBytes];
+    alignas(1024) uint8_t k[2][kRowsBytes];
     alignas(1024) uint8_t p[kColumnBlock];
     alignas(8) uint8_t valid[2][8];  // a bit a token
     float factor[kHeads], norm[kHeads];

@@ -92,13 +92,14 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
     Work work{&shared.record, shared.record.begin_req};
     const uint32_t thread = keep(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
     const uint32_t row = accumulator_row(thread, 0);
+    const float scale_log2 = params.scale_log2 * kStored;
     float o[2][64], s[32];
     uint32_t p[4][4];
     Softmax softmax;
 
     // Softmax of the scores in s; p to registers and to memory, with the factors, for `values`.
     const auto weigh = [&](uint64_t valid) {
-        softmax.step(s, valid, params.scale_log2, lane);
+        softmax.step(s, valid, scale_log2, lane);
 #pragma unroll
         for (uint32_t k = 0; k < 4; ++k)
 #pragma unroll
@@ -162,8 +163,8 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
                 const Destination to = shared.to[requests % 2];
 #pragma unroll
                 for (uint32_t side = 0; side < 2; ++side) {
-                    norm[side] = finish(params, to, blockIdx.x * kHeads + row + 8 * side,
-                                        softmax.maximum[side], softmax.total(side), lane % 4 == 0);
+                    norm[side] = kStored * finish(params, to, blockIdx.x * kHeads + row + 8 * side,
+                                                  softmax.maximum[side], softmax.total(side), lane % 4 == 0);
                     if (lane % 4 == 0) shared.norm[row + 8 * side] = norm[side];
                 }
                 bar_arrive(kNorms, 256);
@@ -171,9 +172,7 @@ __device__ void scores(SharedPlan<Layout>& shared, const SparseDecodeParams& par
                 give_back<Layout, kPair>(shared, stage, lane);
             }
         }
-        // At a partition's end nobody needs q any more.
-        write_rows(params, shared.to[requests % 2], {o, keep(thread), 0, norm[0], norm[1]}, work.last(),
-                   shared.q);
+        Results{o, keep(thread), 0, norm[0], norm[1]}.write(params, shared.to[requests % 2]);
     }
 }
 
@@ -214,8 +213,7 @@ __device__ void values(SharedPlan<Layout>& shared, const SparseDecodeParams& par
                 shared.to[(requests + 1) % 2] = Destination(params, {work.record, work.request + 1});
             bar_arrive(kPFree, 256);
         }
-        // At a partition's end the other buffer is free.
-        write_rows(params, to, {o, keep(thread), 1, upper, lower}, work.last(), shared.k[used % 2]);
+        Results{o, keep(thread), 1, upper, lower}.write(params, to);
     }
 }
 
@@ -225,14 +223,7 @@ template <class Layout, bool kPair>
 __device__ void sparse_decode(const SparseDecodeParams& params) {
     extern __shared__ __align__(1024) uint8_t bytes[];
     SharedPlan<Layout>& shared = *reinterpret_cast<SharedPlan<Layout>*>(bytes);
-    griddepcontrol_wait();
-    griddepcontrol_launch_dependents();
-    if (lengths_changed(params)) return poison(params, blockIdx.x * kHeads, kHeads);
-    if (params.records[blockIdx.z].begin_req >= params.b) return;  // both CTAs of a pair alike
-
-    if (threadIdx.x == 0) {
-        shared.record = params.records[blockIdx.z];
-    } else if (threadIdx.x == 32) {
+    if (threadIdx.x == 32) {
         shared.page_reciprocal[0] = reciprocal_of(params.cache.page);
         shared.page_reciprocal[1] = reciprocal_of(max(params.extra.page, 1));
     } else if (threadIdx.x == 64) {
@@ -254,13 +245,21 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
         }
         fence_mbarrier_init();
     }
-    if (kPair)
-        cluster_sync();
-    else
-        __syncthreads();
+    if (kPair) cluster_sync();  // barriers of both CTAs stand
+    // So far nothing was read that a kernel ahead may have written.
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    if (lengths_changed(params)) return poison(params, blockIdx.x * kHeads, kHeads);
+    const PartitionRecord& record = params.records[blockIdx.z];
+    if (record.begin_req >= params.b) return;  // both CTAs of a pair alike
+    const uint32_t warpgroup = threadIdx.x / 128;
+    // Two trips to memory, for the record and for the first indices: under way before all threads meet.
+    int32_t index = -1;
+    if (warpgroup >= 2) index = Walk(params, record).index(params, token_of(threadIdx.x - 256));
+    if (threadIdx.x == 0) shared.record = record;
+    __syncthreads();
 
     // 208 + 160 + 2 * 72 = 512 registers for a thread of each warpgroup: all 65,536.
-    const uint32_t warpgroup = threadIdx.x / 128;
     if (warpgroup == 0) {
         setmaxnreg_inc<208>();
         name_role("scores");
@@ -272,10 +271,8 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
     } else {
         setmaxnreg_dec<72>();
         name_role("gather");
-        gather<Layout, kPair>(shared, params);
+        gather<Layout, kPair>(shared, params, index);
     }
-    // Nobody leaves while the peer may still store here.
-    if (kPair) cluster_sync();
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)

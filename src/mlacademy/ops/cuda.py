@@ -105,7 +105,7 @@ class Prepared:
         self.out_shape = (shape.b, shape.s_q, shape.h_q, chosen.d_v)
         self.out_strides = (rows * chosen.d_v, shape.h_q * chosen.d_v, chosen.d_v, 1)
         self.lse_shape, self.lse_strides = (shape.b, shape.h_q, shape.s_q), (rows, 1, shape.h_q)
-        self.lse_partial_at = slots * rows * chosen.d_v * 4
+        self.lse_partial_at = plan.partial_bytes(slots=slots, s_q=shape.s_q, h_q=shape.h_q)
         self.verdict_at = self.lse_partial_at + slots * rows * 4
         self.scratch_bytes = self.verdict_at + 4 if slots else 0
         self.num_splits_at = 32 * parts

@@ -139,7 +139,8 @@ def sparse_decode(
     if not 0 <= slots <= shape.b + made.parts:
         raise ValueError(f"metadata must be as ops.schedule made it, its buffer says {slots} slots: was it written to?")
     out, lse = _bfloat16(shape.b, *rows, 512), _float32(shape.b, *rows)
-    out_partial, lse_partial = _float32(slots, *rows, 512), _float32(slots, *rows)
+    partial_bytes = plan.partial_bytes(slots=slots, s_q=shape.s_q, h_q=shape.h_q)
+    out_partial, lse_partial = _float32(partial_bytes // 4), _float32(slots, *rows)
     verdict = torch.zeros(1, dtype=torch.int32)
     block, at = shape.block(), run.device.address
     block.scale(scale)

@@ -3,7 +3,7 @@
 >>> for launch in decode_launches("V3.2", b=2, s_q=1, h_q=128, parts=partitions(132)):
 ...     print(launch.kernel, launch.plan.grid, launch.plan.cluster, launch.plan.block[0], launch.plan.smem_bytes)
 sparse_decode_v32_pair (2, 1, 66) (2, 1, 1) 512 230400
-combine (128, 1, 2) (1, 1, 1) 512 0
+combine_tiles (128, 1, 2) (1, 1, 1) 32 0
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OVERHEAD = 5
 """What the scheduler counts for beginning and ending a request, in blocks."""
 
 DECODE_THREADS = 512
-DECODE_SHARED_BYTES = {"V3.2": 230_400, "MODEL1": 212_992}
+DECODE_SHARED_BYTES = {"V3.2": 230_400, "MODEL1": 205_824}
 """Dynamic shared memory of the decode kernel, at least ``sizeof(SharedPlan)``."""
 
 FEW_HEADS_SHARED_BYTES = {
@@ -38,6 +38,15 @@ FEW_HEADS_SHARED_BYTES = {
     32: {"V3.2": 226_304, "MODEL1": 216_064},
 }
 """The same of the kernels for few heads, by the number of heads that they compute."""
+
+PARTIAL_TILE_BYTES = 33_792
+"""A partial result of 64 heads and 256 columns, as the kernels for 64 and 128 heads leave it: ``sizeof(PartialTile)``."""
+
+TILE_PIECES, TILE_BATCH = 16, 8
+"""Pieces of 32 columns that a head has; slots that a warp of ``combine_tiles`` asks for at once."""
+
+COMBINE_WARPS = 16
+"""Warps of a CTA of ``combine_tiles``, at most; an SM holds two such CTAs."""
 
 COMBINE_GROUP = 128
 """Threads of ``combine`` that hold the 512 columns of a head; the groups of a CTA share its slots."""
@@ -114,13 +123,35 @@ def decode_launches(
     grid = (ctas, s_q, parts)
     decode = gpu.LaunchPlan(grid, DECODE_THREADS, cluster=ctas, smem_bytes=shared, programmatic=True)
     slots = b + parts if topk is None else min(b + parts, b * -(-topk // BLOCK_TOKENS))
-    merge = combine_launch(b=b, s_q=s_q, h_q=h_q, slots=slots, programmatic=True)
+    merging = combine_tiles_launch if width is None else combine_launch
+    merge = merging(b=b, s_q=s_q, h_q=h_q, slots=slots, programmatic=True)
     before = (Launch("check_slots.cu", "check_slots", gpu.LaunchPlan((b, s_q), CHECK_THREADS)),) if checked else ()
     return *before, Launch(file, name, decode), merge
 
 
+def partial_bytes(*, slots: int, s_q: int, h_q: int) -> int:
+    """Bytes of the partial results of ``slots`` slots, without their log-sum-exps: float16 tiles, or float32 rows."""
+    if h_q > max(FEW_HEADS_SHARED_BYTES):
+        return slots * s_q * head_blocks(h_q) * 2 * PARTIAL_TILE_BYTES
+    return slots * s_q * h_q * 512 * 4
+
+
+def combine_tiles_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic: bool = False) -> Launch:
+    """The kernel that merges the tiles of ``slots`` slots, or a few less.
+
+    More groups where a request has many slots, so that all of them are read at once; then as many CTAs for the columns
+    of a head as an H200 has SMs for, and warps for the rest.
+    """
+    eights = -(-h_q // 8)
+    groups = next(groups for groups in (1, 2, 4) if slots <= TILE_BATCH * groups * b or groups == 4)
+    ctas = 1 << (min(max(H200_SMS // (eights * s_q * b), 1), TILE_PIECES // 2).bit_length() - 1)
+    warps = min(TILE_PIECES // ctas, COMBINE_WARPS // groups)
+    layout = gpu.LaunchPlan((eights * ctas, s_q, b), (32, warps, groups), programmatic=programmatic)
+    return Launch("combine_tiles.cu", "combine_tiles", layout)
+
+
 def combine_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic: bool = False) -> Launch:
-    """The kernel that merges partial results of ``slots`` slots, or a few less.
+    """The kernel that merges float32 partial results of ``slots`` slots, or a few less.
 
     More groups where a request has many slots, so that all of them are read at once; CTAs share a row's heads evenly.
     """
