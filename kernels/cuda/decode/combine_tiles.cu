@@ -25,56 +25,84 @@
 using namespace mla;
 
 constexpr int32_t kBatch = 8;                           // slots that a warp asks for at once
-constexpr uint32_t kWarps = 16;                         // of a CTA, at most
+constexpr uint32_t kWarps = 8;                         // of a CTA, at most
 constexpr uint32_t kPieces = 2 * PartialTile::kPieces;  // of a head's 512 columns, 32 each
 
-// The log-sum-exps of one head's slots, which are `stride` apart.
-struct Weights {
-    const float* lse;
-    int32_t stride, count;
-    float top, total;  // the largest, and sum(2^(lse - top))
+// What some slots come to, for eight columns of a head in the order of a piece: sum(2^(lse - top) * column),
+// sum(2^(lse - top)), and the largest lse.
+struct Merged {
+    float columns[8], weights, top;
 
-    // A quad's lanes have the same head. All 32 lanes together.
-    __device__ Weights(const float* lse, int32_t stride, int32_t count)
-        : lse(lse), stride(stride), count(count), top(kMinusHuge), total(0.0f) {
-        const int32_t first = threadIdx.x % 4;
-#pragma unroll 8
-        for (int32_t slot = first; slot < count; slot += 4)
-            top = fmaxf(top, lse[slot * stride]);
-        top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
-#pragma unroll 8
-        for (int32_t slot = first; slot < count; slot += 4)
-            total += exp2f(lse[slot * stride] - top);
-        total += __shfl_xor_sync(0xFFFFFFFFu, total, 1);
-        total += __shfl_xor_sync(0xFFFFFFFFu, total, 2);
+    // Takes over a larger maximum: what has been summed up shrinks.
+    __device__ void raise(float new_top) {
+        const float factor = exp2f(top - new_top);
+#pragma unroll
+        for (float& column : columns)
+            column *= factor;
+        weights *= factor, top = new_top;
     }
-};
-
-// Eight columns of a head, in the order of a piece.
-struct Columns {
-    float of[8];
-
     // `factor` times the float16 of a piece.
     __device__ void add(const uint4& piece, float factor) {
         const uint32_t words[4] = {piece.x, piece.y, piece.z, piece.w};
 #pragma unroll
         for (uint32_t j = 0; j < 4; ++j) {
-            of[2 * j] = fmaf(cvt_f32_f16(words[j] & 0xFFFF), factor, of[2 * j]);
-            of[2 * j + 1] = fmaf(cvt_f32_f16(words[j] >> 16), factor, of[2 * j + 1]);
+            columns[2 * j] = fmaf(cvt_f32_f16(words[j] & 0xFFFF), factor, columns[2 * j]);
+            columns[2 * j + 1] = fmaf(cvt_f32_f16(words[j] >> 16), factor, columns[2 * j + 1]);
         }
+    }
+    // What others have merged; this one's maximum is as large as theirs.
+    __device__ void add(const Merged& other) {
+        const float factor = exp2f(other.top - top);
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i)
+            columns[i] = fmaf(other.columns[i], factor, columns[i]);
+        weights = fmaf(other.weights, factor, weights);
     }
 };
 
-// Some slots of a warp's rows, on their way or there: a piece of each, and what it must be multiplied by.
-struct Batch {
-    uint4 pieces[kBatch];
-    float factors[kBatch], lse[kBatch];
+// One lane's part of a slot: a tile's rows and log-sum-exps, from the first slot of the request on.
+struct Slots {
+    const PartialTile* tiles;  // of the first slot's query row
+    const float* lse;          // of the lane's head
+    int64_t tiles_apart;
+    int32_t lse_apart, count;
+    uint32_t side, thread;
+
+    // Merges the slots first, first + step, … A batch of them is asked for before any is waited for.
+    __device__ Merged merge(uint32_t piece, int32_t first, int32_t step) const {
+        Merged merged = {{}, 0.0f, kMinusHuge};
+#pragma unroll 1
+        for (int32_t start = first; start < count; start += kBatch * step) {
+            uint4 pieces[kBatch];
+            float scales[kBatch], log_sums[kBatch], top = merged.top;
+#pragma unroll
+            for (int32_t i = 0; i < kBatch; ++i) {
+                const int32_t slot = start + i * step;
+                pieces[i] = {}, scales[i] = 0.0f, log_sums[i] = -kInfinity;  // weighs nothing
+                if (slot >= count) continue;
+                log_sums[i] = lse[slot * lse_apart];
+                const PartialTile& tile = tiles[slot * tiles_apart];
+                scales[i] = tile.scales[side][thread];
+                pieces[i] = tile.pieces[side][piece][thread];
+            }
+#pragma unroll
+            for (int32_t i = 0; i < kBatch; ++i)
+                top = fmaxf(top, log_sums[i]);
+            merged.raise(top);
+#pragma unroll
+            for (int32_t i = 0; i < kBatch; ++i) {
+                const float weight = exp2f(log_sums[i] - top);
+                merged.weights += weight;
+                merged.add(pieces[i], weight * scales[i]);
+            }
+        }
+        return merged;
+    }
 };
 
-extern "C" __global__ void __launch_bounds__(32 * kWarps, 1)
+extern "C" __global__ void __launch_bounds__(32 * kWarps, 3)
     combine_tiles(const __grid_constant__ SparseDecodeParams params) {
-    __shared__ Columns others[kWarps][32];
+    __shared__ Merged others[kWarps][32];
     const int32_t request = blockIdx.z, query = blockIdx.y;
     const int32_t first = params.num_splits[request], count = params.num_splits[request + 1] - first;
     const bool split = count > 1;
@@ -88,83 +116,50 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 1)
     const uint32_t ctas = gridDim.x / ((params.h_q + 7) / 8), eight = blockIdx.x / ctas;
     const uint32_t each = kPieces / (ctas * blockDim.y);  // pieces of this warp, of one half
     const uint32_t piece = (blockIdx.x % ctas * blockDim.y + threadIdx.y) * each;
-    const uint32_t half = piece / PartialTile::kPieces, side = eight % 2;
-    const uint32_t thread = eight % 8 / 2 * 32 + lane;  // of the warpgroup that wrote the tile
     const int32_t head = 8 * eight + lane / 4;
+    const bool there = head < params.h_q;
 
     const int64_t line = static_cast<int64_t>(first) * params.s_q + query;
     const uint32_t head_blocks = (params.h_q + 63) / 64;
-    const PartialTile* const tiles = reinterpret_cast<const PartialTile*>(params.out_partial) +
-                                     tile_index(line, eight / 8, head_blocks, half);
-    const int64_t tiles_apart = tile_index(params.s_q, 0, head_blocks, 0);
-    const float* const lse = params.lse_partial + line * params.h_q + min(head, params.h_q - 1);
-    const int32_t lse_apart = params.s_q * params.h_q;
-
-    Batch batch;
-    const auto ask_pieces = [&](int32_t start, uint32_t i) {
-#pragma unroll
-        for (int32_t j = 0; j < kBatch; ++j) {
-            const int32_t slot = start + group + j * groups;
-            batch.pieces[j] = {};
-            if (slot < count)
-                batch.pieces[j] =
-                    tiles[slot * tiles_apart].pieces[side][piece % PartialTile::kPieces + i][thread];
-        }
+    const Slots slots = {
+        reinterpret_cast<const PartialTile*>(params.out_partial) +
+            tile_index(line, eight / 8, head_blocks, piece / PartialTile::kPieces),
+        params.lse_partial + line * params.h_q + (there ? head : 0),
+        tile_index(params.s_q, 0, head_blocks, 0),
+        params.s_q * params.h_q,
+        count,
+        eight % 2,
+        eight % 8 / 2 * 32 + lane,
     };
-    const auto ask_factors = [&](int32_t start) {
-#pragma unroll
-        for (int32_t j = 0; j < kBatch; ++j) {
-            const int32_t slot = start + group + j * groups;
-            batch.factors[j] = 0.0f, batch.lse[j] = -kInfinity;
-            if (slot >= count) continue;
-            batch.factors[j] = tiles[slot * tiles_apart].scales[side][thread];
-            batch.lse[j] = lse[slot * lse_apart];
-        }
-    };
-    ask_pieces(0, 0), ask_factors(0);
-
-    const Weights weights(lse, lse_apart, count);
-    const bool empty = weights.total == 0.0f;  // every token is a hole
-    const float sink =
-        params.sink ? exp2f(params.sink[min(head, params.h_q - 1)] * kLog2E - weights.top) : 0.0f;
-    const float norm = empty ? 0.0f : 1.0f / (weights.total + sink);
-    const auto weigh = [&] {
-#pragma unroll
-        for (int32_t j = 0; j < kBatch; ++j)
-            batch.factors[j] *= exp2f(batch.lse[j] - weights.top) * norm;
-    };
-    weigh();
-
     const int64_t place = (static_cast<int64_t>(request) * params.s_q + query) * params.h_q + head;
     for (uint32_t i = 0; i < each; ++i) {
-        Columns columns = {};
-        for (int32_t start = 0; start < count; start += kBatch * groups) {
-            if (i > 0 || start > 0) ask_pieces(start, i);
-            if (start > 0 || (i > 0 && count > kBatch * groups)) ask_factors(start), weigh();
-#pragma unroll
-            for (int32_t j = 0; j < kBatch; ++j)
-                columns.add(batch.pieces[j], batch.factors[j]);
-        }
+        Merged merged = slots.merge((piece + i) % PartialTile::kPieces, group, groups);
         // The first group takes in the others, in their order, and writes.
         if (groups > 1) {
-            __syncthreads();  // all of the piece before has been taken in
-            if (group > 0) others[threadIdx.y * groups + group][lane] = columns;
+            Merged* const beside = &others[threadIdx.y * groups][lane];
+            if (i > 0) __syncthreads();  // all of the piece before has been taken in
+            if (group > 0) beside[32 * group] = merged;
             __syncthreads();
+            if (group > 0) continue;
+            float top = merged.top;
+            for (int32_t other = 1; other < groups; ++other)
+                top = fmaxf(top, beside[32 * other].top);
+            merged.raise(top);
+            for (int32_t other = 1; other < groups; ++other)
+                merged.add(beside[32 * other]);
         }
-        if (group > 0) continue;
-        for (int32_t other = 1; other < groups; ++other)
-#pragma unroll
-            for (uint32_t j = 0; j < 8; ++j)
-                columns.of[j] += others[threadIdx.y * groups + other][lane].of[j];
+        const bool empty = merged.weights == 0.0f;  // every token is a hole
+        const float sink = there && params.sink ? exp2f(params.sink[head] * kLog2E - merged.top) : 0.0f;
+        const float norm = empty ? 0.0f : 1.0f / (merged.weights + sink);
         uint32_t words[4];
 #pragma unroll
         for (uint32_t j = 0; j < 4; ++j)
-            words[j] = cvt_rn_bf16x2_f32(columns.of[2 * j], columns.of[2 * j + 1]);
+            words[j] = cvt_rn_bf16x2_f32(merged.columns[2 * j] * norm, merged.columns[2 * j + 1] * norm);
         transpose_in_quad(words, lane);
-        if (head < params.h_q)
-            reinterpret_cast<uint4*>(params.out + place * kWidth)[4 * (piece + i) + lane % 4] = {
-                words[0], words[1], words[2], words[3]};
+        if (!there) continue;
+        reinterpret_cast<uint4*>(params.out + place * kWidth)[4 * (piece + i) + lane % 4] = {
+            words[0], words[1], words[2], words[3]};
+        if (piece + i == 0 && lane % 4 == 0)
+            params.lse[place] = empty ? kInfinity : (merged.top + log2f(merged.weights)) * kLn2;
     }
-    if (piece == 0 && group == 0 && lane % 4 == 0 && head < params.h_q)
-        params.lse[place] = empty ? kInfinity : (weights.top + log2f(weights.total)) * kLn2;
 }

@@ -45,7 +45,7 @@ PARTIAL_TILE_BYTES = 33_792
 TILE_PIECES, TILE_BATCH = 16, 8
 """Pieces of 32 columns that a head has; slots that a warp of ``combine_tiles`` asks for at once."""
 
-COMBINE_WARPS = 16
+COMBINE_WARPS = 8
 """Warps of a CTA of ``combine_tiles``, at most; an SM holds two such CTAs."""
 
 COMBINE_GROUP = 128
