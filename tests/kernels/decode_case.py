@@ -43,15 +43,19 @@ class Lists:
 
 
 def random_lists(
-    layout: Any, *, b: int, s_q: int, topk: int, page: int, pages: int, seed: int, holes: float = 0.1
+    layout: Any, *, b: int, s_q: int, topk: int, page: int, pages: int, seed: int, holes: float = 0.1, size: float = 0.5
 ) -> Lists:
-    """A filled cache and random lists with holes; slots that no list names hold NaN codes, scales and bfloat16."""
+    """A filled cache and random lists with holes; slots that no list names hold NaN codes, scales and bfloat16.
+
+    Latents are ``size`` times normal ones; all that one lane of each quad has in its accumulators are zeros.
+    """
     generator = torch.Generator().manual_seed(seed)
     slots = pages * page
     kv = cache.new_cache(layout, pages, page)
     indices = torch.randint(0, slots - 1, (b, s_q, topk), generator=generator, dtype=torch.int32)
     indices[torch.rand(indices.shape, generator=generator) < holes] = -1
-    latents = torch.randn(slots, layout.d_nope + layout.d_rope, generator=generator) * 0.5
+    latents = torch.randn(slots, layout.d_nope + layout.d_rope, generator=generator) * size
+    latents[:, 2:512:8] = latents[:, 3:512:8] = 0.0
     cache.append(kv, torch.arange(slots), latents[:, : layout.d_nope], latents[:, layout.d_nope :], layout)
     unused = sorted(set(range(slots)) - set(indices.flatten().tolist()))
     flat = kv.view(torch.uint8)

@@ -144,10 +144,10 @@ def test_the_same_bits_for_any_number_of_ctas() -> None:
 
 @pytest.mark.parametrize(
     ("b", "topk", "parts", "groups", "ctas"),
-    [(1, 2048, 66, 4, 128), (2, 128, 66, 1, 128), (16, 2048, 66, 1, 64), (128, 2048, 66, 1, 8), (2000, 64, 66, 1, 1)],
+    [(1, 2048, 132, 4, 16), (2, 128, 132, 1, 16), (16, 2048, 132, 2, 16), (128, 2048, 132, 1, 8), (2000, 64, 132, 1, 1)],
 )
 def test_groups_and_ctas_follow_the_slots_of_a_request(b: int, topk: int, parts: int, groups: int, ctas: int) -> None:
-    merge = plan.decode_launches("V3.2", b=b, s_q=1, h_q=128, parts=parts, topk=topk)[-1]
+    merge = plan.decode_launches("V3.2", b=b, s_q=1, h_q=16, parts=parts, topk=topk)[-1]
     assert merge.kernel == "combine"
     assert merge.plan.block == (128 * groups, 1, 1)
     assert merge.plan.grid == (ctas, 1, b)

@@ -24,6 +24,14 @@ def test_decode_is_right_in_whatever_order_copies_complete(order: str, heads: in
     check(queries(1, 1, heads, cache.V32, seed=2), main, cache.V32, order=order, seed=11)
 
 
+@pytest.mark.parametrize("layout", [cache.V32, cache.MODEL1], ids=lambda layout: layout.name)
+@pytest.mark.parametrize("sms", [1, 132])
+@pytest.mark.parametrize("size", [2.0**-10, 2.0**20, 2.0**60])
+def test_latents_may_have_any_size(layout: cache.CacheLayout, sms: int, size: float) -> None:
+    main = random_lists(layout, b=1, s_q=1, topk=128, page=64, pages=2, seed=14, size=size)
+    check((queries(1, 1, 64, layout, seed=14) / size).to(torch.bfloat16), main, layout, sms=sms)
+
+
 def test_two_query_rows_have_lists_of_their_own() -> None:
     main = random_lists(cache.V32, b=2, s_q=2, topk=64, page=2, pages=80, seed=3)
     check(queries(2, 2, 64, cache.V32, seed=3), main, cache.V32)

@@ -22,7 +22,7 @@ def test_the_launches_of_a_call_are_kept() -> None:
     inputs = decode_inputs(cache.V32, b=2, h_q=128, topk=128)
     with ops.on("emulator") as run:
         inputs.decode()
-    assert [one.kernel for one in run.launches] == ["schedule", "sparse_decode_v32_pair", "combine"]
+    assert [one.kernel for one in run.launches] == ["schedule", "sparse_decode_v32_pair", "combine_tiles"]
     assert run.launches[1].plan.grid == (2, 1, 66)
     assert run.launches[1].report.statistics["instructions"] > 0
 
@@ -119,14 +119,14 @@ def test_any_number_of_heads(layout: cache.CacheLayout, heads: int) -> None:
 
 def test_a_changed_text_runs_in_place_of_a_kernel() -> None:
     inputs = decode_inputs(cache.V32, b=2, h_q=64, topk=128)
-    text = ops.source("combine.cu").read_text()
-    wrong = text.replace("out)[place * kColumns", "out)[0 * kColumns")
+    text = ops.source("combine_tiles.cu").read_text()
+    wrong = text.replace("params.out + place * kWidth", "params.out + 0 * kWidth")
     assert wrong != text
     with ops.on("emulator"):
         right, _ = inputs.decode()
-    with ops.on("emulator", sources={"combine.cu": text}):
+    with ops.on("emulator", sources={"combine_tiles.cu": text}):
         again, _ = inputs.decode()
-    with ops.on("emulator", sources={"combine.cu": wrong}, check=()):
+    with ops.on("emulator", sources={"combine_tiles.cu": wrong}, check=()):
         changed, _ = inputs.decode()
     assert torch.equal(right, again)
     assert not torch.equal(right, changed)
@@ -138,12 +138,13 @@ def test_only_files_of_the_decode_kernels_are_replaced() -> None:
         pass
 
 
-def test_combine_starts_early_and_must_wait() -> None:
-    inputs = decode_inputs(cache.V32, b=2, h_q=64, topk=128)
-    hasty = ops.source("combine.cu").read_text().replace("griddepcontrol_wait();", "")
+@pytest.mark.parametrize(("heads", "file"), [(64, "combine_tiles.cu"), (8, "combine.cu")])
+def test_combine_starts_early_and_must_wait(heads: int, file: str) -> None:
+    inputs = decode_inputs(cache.V32, b=2, h_q=heads, topk=128)
+    hasty = ops.source(file).read_text().replace("griddepcontrol_wait();", "")
     with ops.on("emulator", check=()):
         right, _ = inputs.decode()
-    with ops.on("emulator", check=(), sources={"combine.cu": hasty}):
+    with ops.on("emulator", check=(), sources={file: hasty}):
         early, _ = inputs.decode()
     assert not torch.equal(right, early)
 
@@ -185,7 +186,7 @@ def test_decode_starts_early_and_must_wait(heads: int, file: str) -> None:
 def test_a_changed_header_runs_in_every_kernel_that_includes_it() -> None:
     inputs = decode_inputs(cache.V32, b=1, h_q=64, topk=64)
     text = ops.source("fp8_rows.cuh").read_text()
-    doubled = text.replace("kTwoTo120 = 0x7B807B80u", "kTwoTo120 = 0x7C007C00u")  # 2^121
+    doubled = text.replace("kTwoTo60 = 0x5D805D80u", "kTwoTo60 = 0x5E005E00u")  # 2^61
     assert doubled != text
     with ops.on("emulator"):
         right, _ = inputs.decode()

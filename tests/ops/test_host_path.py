@@ -108,7 +108,7 @@ def test_each_call_launches_with_its_own_addresses(host: Host, native: str, monk
             params.OUT: out.data_ptr(),
             params.LSE: lse.data_ptr(),
             params.OUT_PARTIAL: SCRATCH,
-            params.LSE_PARTIAL: SCRATCH + 4 * 128 * 512 * int(metadata.num_splits[-1]),
+            params.LSE_PARTIAL: SCRATCH + 4 * plan.PARTIAL_TILE_BYTES * int(metadata.num_splits[-1]),
             params.LENGTHS: 0,
             params.PLANNED_LENGTHS: 0,
         }
@@ -219,7 +219,7 @@ def test_every_option_reaches_the_kernels(host: Host, native: str, monkeypatch: 
         named = {place: inputs.options[name].data_ptr() for place, name in zip(params.OPTIONAL, OPTIONS, strict=True)}
         named |= {
             params.PLANNED_LENGTHS: metadata.lengths.data_ptr(),
-            params.VERDICT: SCRATCH + slots * 64 * (512 + 1) * 4,
+            params.VERDICT: SCRATCH + slots * (2 * plan.PARTIAL_TILE_BYTES + 64 * 4),
             params.NUM_SPLITS: metadata.num_splits.data_ptr(),
         }
         for _, _, block, _ in host.launched[2 * turn :]:

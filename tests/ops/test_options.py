@@ -90,7 +90,7 @@ def test_a_slot_named_twice_counts_twice() -> None:
 def test_nothing_is_merged_where_nothing_is_cut() -> None:
     inputs = decode_inputs(cache.V32, b=2, h_q=64, topk=128)
     exact = inputs.decode()
-    for sms, kernels in ((1, ["sparse_decode_v32"]), (132, ["sparse_decode_v32", "combine"])):
+    for sms, kernels in ((1, ["sparse_decode_v32"]), (132, ["sparse_decode_v32", "combine_tiles"])):
         metadata = ops.schedule(2, 128, h_q=64, sms=sms)
         assert bool((metadata.num_splits.diff() > 1).any()) == (len(kernels) == 2)
         with ops.on("emulator") as run:
@@ -99,7 +99,7 @@ def test_nothing_is_merged_where_nothing_is_cut() -> None:
     lengths = torch.tensor([128, 128], dtype=torch.int32)
     with ops.on("emulator") as run:  # lengths are not looked at on the host
         inputs.decode(topk_length=lengths, metadata=ops.schedule(2, 128, h_q=64, sms=1, topk_length=lengths))
-    assert run.launches[-1].kernel == "combine"
+    assert run.launches[-1].kernel == "combine_tiles"
 
 
 def test_the_same_call_gives_the_same_bits() -> None:
