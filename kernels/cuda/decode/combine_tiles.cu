@@ -105,10 +105,9 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 3)
     __shared__ Merged others[kWarps][32];
     const int32_t request = blockIdx.z, query = blockIdx.y;
     const int32_t first = params.num_splits[request], count = params.num_splits[request + 1] - first;
-    const bool split = count > 1;
-    if (split || blockIdx.x + blockIdx.y + blockIdx.z == 0) griddepcontrol_wait();
+    griddepcontrol_wait();
     griddepcontrol_launch_dependents();
-    if (!split) return;
+    if (count < 2) return;
     if (params.verdict && *params.verdict != 0) return;
 
     const uint32_t lane = threadIdx.x;
