@@ -25,7 +25,7 @@
 using namespace mla;
 
 constexpr int32_t kBatch = 8;                           // slots that a warp asks for at once
-constexpr uint32_t kWarps = 8;                         // of a CTA, at most
+constexpr uint32_t kWarps = 8;                          // of a CTA, at most
 constexpr uint32_t kPieces = 2 * PartialTile::kPieces;  // of a head's 512 columns, 32 each
 
 // What some slots come to, for eight columns of a head in the order of a piece: sum(2^(lse - top) * column),

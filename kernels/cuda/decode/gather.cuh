@@ -32,46 +32,47 @@ __device__ __forceinline__ uint32_t from_lane(uint32_t value, uint32_t lane) {
     return __shfl_sync(0xFFFFFFFFu, value, lane);
 }
 
-// A warp's rows of a block, in registers or on their way: all eight of its tokens or, in a pair of CTAs,
-// four.
+// A warp's rows of a block, in registers or on their way: all eight of its tokens or, in a pair of CTAs, the
+// first four or the last. Row t is token t ^ first, where `first` is 0 or 4.
 template <class Layout, bool kPair>
 struct Rows {
     static constexpr uint32_t kRows = kPair ? 4 : 8;
 
-    uint2 codes[kRows][2];  // of each token: 8 codes at 8 · lane, and 8 at 256 + 8 · lane
-    uint4 rope[kRows / 4];  // 16 bytes of token lane / 8, and of token 4 + lane / 8
-    uint32_t scales;        // a quarter of those of token lane / 4
+    uint2 codes[kRows][2];  // of each row: 8 codes at 8 · lane, and 8 at 256 + 8 · lane
+    uint4 rope[kRows / 4];  // 16 bytes of row lane / 8, and of row 4 + lane / 8
+    uint32_t scales;        // a quarter of those of row lane / 4
     uint32_t marks;         // bit t: the warp's token t counts; bit 8: a request begins with the block
 
     __device__ bool there(uint32_t token) const { return (marks >> token & 1) != 0; }
     __device__ bool begins_request() const { return marks >> 8 != 0; }
 
-    // `place` is that of token lane % 8; the rows are those from token `first` on (0 or 4).
+    // `place` is that of token lane % 8.
     __device__ void ask(const CacheView& view, const Place& place, bool begins, uint32_t first,
                         uint32_t lane) {
         marks = __ballot_sync(0xFFFFFFFFu, place.there) & 0xFF | (begins ? 0x100 : 0);
 #pragma unroll
         for (uint32_t t = 0; t < kRows; ++t) {
-            const uint8_t* const row = view.kv + 16ull * from_lane(place.row, first + t) + 8 * lane;
+            const uint8_t* const row = view.kv + 16ull * from_lane(place.row, t ^ first) + 8 * lane;
             codes[t][0] = ld_global_nc_v2_u32(row);
             codes[t][1] = ld_global_nc_v2_u32(row + 256);
         }
 #pragma unroll
         for (uint32_t i = 0; i < kRows / 4; ++i)
-            rope[i] = ld_global_nc_v4_u32(view.kv + 16ull * from_lane(place.row, first + 4 * i + lane / 8) +
+            rope[i] = ld_global_nc_v4_u32(view.kv + 16ull * from_lane(place.row, (4 * i + lane / 8) ^ first) +
                                           Layout::kRopeAt + 16 * (lane % 8));
-        scales =
-            Layout::ask_quarter(view.kv + 8ull * from_lane(place.scales, first + lane / 4 % kRows), lane % 4);
+        const uint32_t of = from_lane(place.scales, lane / 4 % kRows ^ first);
+        scales = Layout::ask_quarter(view.kv + 8ull * of, lane % 4);
     }
-    // Stores the rows as bfloat16, kStored times too small, at row `row` of a block and, in a pair, of the
-    // peer's too; counted there at `peer_full`. row % 8 is `first`.
+    // Stores the rows as bfloat16, kStored times too small, among the eight rows of a block from `row` on
+    // and, in a pair, of the peer's too; counted there at `peer_full`.
     __device__ void store(const uint8_t* block, uint32_t row, uint32_t first, uint32_t lane, uint32_t peer,
                           uint32_t peer_full) const {
         const uint32_t prepared =
-            there(first + lane / 4 % kRows) ? mul_bf16x2(Layout::prepare_quarter(scales), kTwoTo60) : 0;
-        // The first row's place; under swizzle 128B row t is 128 t bytes further, and its chunks change by
-        // xor with t.
-        const uint32_t start = smem_address(block) + swizzled(row, lane % 8);
+            there(lane / 4 % kRows ^ first) ? mul_bf16x2(Layout::prepare_quarter(scales), kTwoTo60) : 0;
+        // The first row's place. Eight rows are 1,024 bytes: under swizzle 128B the place of row t differs by
+        // t in the bits of the row and in those of the chunk.
+        constexpr uint32_t kRowAndChunk = 1 << 7 | 1 << 4;
+        const uint32_t start = smem_address(block) + swizzled(row + first, lane % 8);
         const uint32_t to_peer = kPair ? mapa(start, peer) - start : 0;
         const auto put = [&](uint32_t at, const uint4& piece) {
             st_shared_v4_u32(at, piece);
@@ -91,17 +92,16 @@ struct Rows {
                 e4m3x4_to_bf16x4(codes[t][half].x, scale, piece.x, piece.y);
                 e4m3x4_to_bf16x4(codes[t][half].y, scale, piece.z, piece.w);
                 if (column < Layout::kNopeBlocks)
-                    put((nope ^ t << 4) + t * 128 + 4 * half * kColumnBlock, piece);
+                    put((nope ^ t * kRowAndChunk) + 4 * half * kColumnBlock, piece);
             }
-        const uint32_t rope_start = start + Layout::kNopeBlocks * kColumnBlock + lane / 8 * 128;
 #pragma unroll
         for (uint32_t i = 0; i < kRows / 4; ++i) {
             const uint32_t t = 4 * i + lane / 8;
             uint4 piece = {};
-            if (there(first + t))
+            if (there(t ^ first))
                 piece = {mul_bf16x2(rope[i].x, kTwoToMinus60), mul_bf16x2(rope[i].y, kTwoToMinus60),
                          mul_bf16x2(rope[i].z, kTwoToMinus60), mul_bf16x2(rope[i].w, kTwoToMinus60)};
-            put((rope_start ^ t << 4) + i * 512, piece);
+            put((start ^ t * kRowAndChunk) + Layout::kNopeBlocks * kColumnBlock, piece);
         }
     }
 };
@@ -140,7 +140,7 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
     const uint32_t thread = keep(threadIdx.x) - 256, warp = thread / 32, lane = thread % 32;
     const uint32_t token = token_of(thread);
 
-    const uint32_t rank = kPair ? cluster_ctarank() : 0;
+    const uint32_t rank = kPair ? cluster_ctarank() : 0, first = 4 * rank;
     Walk walk(params, shared.record);
     Rows<Layout, kPair> rows;
     // Asks for the rows of the block at which `walk` stands, by `index`, and moves both on. The index after
@@ -151,7 +151,7 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
         const Place place = place_of<Layout>(view, shared.page_reciprocal[walk.extra()], index);
         walk.step(params, 1);
         index = walk.index(params, token);
-        rows.ask(view, place, begins, 4 * rank, keep(thread) % 32);
+        rows.ask(view, place, begins, first, keep(thread) % 32);
     };
     ask();
     load_q(shared, params, shared.record.begin_req, thread);
@@ -163,7 +163,7 @@ __device__ void gather(SharedPlan<Layout>& shared, const SparseDecodeParams& par
         // way.
         const uint32_t again = keep(thread);
         const uint32_t peer_full = kPair ? mapa(smem_address(&shared.k_full[stage]), rank ^ 1) : 0;
-        rows.store(shared.k[stage], again / 32 * 8 + 4 * rank, 4 * rank, again % 32, rank ^ 1, peer_full);
+        rows.store(shared.k[stage], again / 32 * 8, first, again % 32, rank ^ 1, peer_full);
         fence_proxy_async_shared_cta();
         __syncwarp();
         if (kPair && thread == 0)
