@@ -137,6 +137,14 @@ def one_block_each(layout: cache.CacheLayout, heads: int) -> Call:
     return Call(queries(3, 1, heads, layout, 3), filled(layout, 2, 64), lists(3, 1, 64, 128, seed=4), sms=1)
 
 
+def many_slots(layout: cache.CacheLayout, heads: int) -> Call:
+    """33 blocks of one request in 33 partitions: more slots than four groups of warps ask for at once. Scores grow
+    towards the end, so that maxima do, within a group and from one to the next."""
+    kv, indices = filled(layout, 9, 16, growth=100), lists(1, 1, 33 * 64, 144, seed=8)
+    sink = torch.linspace(-3, 30, heads)
+    return Call(queries(1, 1, heads, layout, 4), kv, indices.sort(-1).values, sink=sink, sms=33)
+
+
 Make = Callable[[cache.CacheLayout, int], Call]
 
 
@@ -373,7 +381,16 @@ ALL = [
     *(stale_case("V3.2", heads) for heads in (16, 64, 128)),
     *(
         replace(case, source="combine.cu", kernel="combine")
-        for case in (decode_case(long_lists, "V3.2", 64), decode_case(options, "V3.2", 48), stale_case("V3.2", 64))
+        for case in (decode_case(long_lists, "V3.2", 16), decode_case(options, "V3.2", 10), stale_case("V3.2", 16))
+    ),
+    *(
+        replace(case, source="combine_tiles.cu", kernel="combine_tiles")
+        for case in (
+            decode_case(long_lists, "V3.2", 64),
+            decode_case(options, "V3.2", 100),
+            stale_case("V3.2", 64),
+            decode_case(many_slots, "V3.2", 64),
+        )
     ),
     checked_case(),
     combine_case(40, False),
