@@ -15,14 +15,19 @@
 
 namespace mla {
 
+// The token of a block whose index this thread of `fetch` looks up.
+__device__ __forceinline__ uint32_t token_of(uint32_t thread) {
+    return thread / 32 * 16 + thread % 16;
+}
+
+// `index` is that of this thread's token in the first block.
 template <class Layout, uint32_t kHeads>
-__device__ void fetch(SharedPlan<Layout, kHeads>& shared, const SparseDecodeParams& params) {
+__device__ void fetch(SharedPlan<Layout, kHeads>& shared, const SparseDecodeParams& params, int32_t index) {
     const uint32_t warp = threadIdx.x / 32 % kWarps, lane = threadIdx.x % 32, token = lane % 16;
     const uint32_t ring = warp % 2;
     const uint32_t reciprocal = reciprocal_of(params.cache.page),
                    extra_reciprocal = reciprocal_of(max(params.extra.page, 1));
     Walk walk(params, shared.record);
-    int32_t index = walk.index(params, 16 * warp + token);
     // Each gathering warpgroup is told once that the work has ended.
     for (uint32_t part = warp / 2, ends = 0; ends < 2; part += 2) {
         const bool there = walk.there();
@@ -33,7 +38,7 @@ __device__ void fetch(SharedPlan<Layout, kHeads>& shared, const SparseDecodePara
         uint2 scales = {};
         if (Layout::kScalesApart && there) scales = ld_global_nc_v2_u32(view.kv + 8ull * place.scales);
         walk.step(params, 1);
-        index = walk.index(params, 16 * warp + token);
+        index = walk.index(params, token_of(threadIdx.x % 128));
         ends += !there;
 
         StagedRows<Layout>& staged = shared.staged[ring][part % kStaged];

@@ -1,5 +1,5 @@
 // A gathering warpgroup of sparse_decode_few_heads.cu: the staged rows of its blocks become values in shared
-// memory, scores, and weights.
+// memory, and scores.
 #pragma once
 
 #include "convert.cuh"
@@ -7,8 +7,6 @@
 #include "few_heads_plan.cuh"
 #include "layouts.cuh"
 #include "memory.cuh"
-#include "named_barrier.cuh"
-#include "softmax_step.cuh"
 #include "warp.cuh"
 #include "warp_arrival.cuh"
 #include "wgmma.cuh"
@@ -55,29 +53,9 @@ __device__ __forceinline__ void sort_rope(Fragments& a, const uint4 (&rope)[2]) 
     }
 }
 
-// The largest of, or the sum of, each of a lane's values over the eight lanes of the same heads. While there
-// are several values halves are exchanged: a lane ends with one, in values[0], of the pair that is returned.
-template <uint32_t kPairs, class Merge>
-__device__ __forceinline__ uint32_t reduce(float (&values)[kPairs], uint32_t lane, Merge merge) {
-    uint32_t pair = 0, half = kPairs / 2;
-#pragma unroll
-    for (uint32_t distance = 16; distance >= 4; distance /= 2, half /= 2) {
-        const bool upper = (lane & distance) != 0;
-        if (upper) pair += half;
-#pragma unroll
-        for (uint32_t i = 0; i < (half > 1 ? half : 1); ++i) {
-            const float kept = upper ? values[i + half] : values[i];
-            const float given = upper ? values[i] : values[i + half];
-            values[i] = merge(kept, __shfl_xor_sync(kWholeWarp, given, distance));
-        }
-    }
-    return pair;
-}
-
 template <class Layout, uint32_t kHeads>
 __device__ void gather(SharedPlan<Layout, kHeads>& shared, const SparseDecodeParams& params, uint32_t self) {
     using Plan = SharedPlan<Layout, kHeads>;
-    constexpr uint32_t kPairs = kHeads / 4;
     const uint32_t warp = threadIdx.x / 32 % kWarps, lane = threadIdx.x % 32, quarter = lane % 4;
     // Lane 8 m + r stores row r of matrix m of a step: m % 2 the first or second tokens, m / 2 the columns.
     const uint32_t stored = swizzled(16 * warp + lane % 16, lane / 16);
@@ -180,58 +158,12 @@ __device__ void gather(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
         turn.advance(kValueBlocks);  // the other warpgroup's
         wgmma_wait_group<0>(s);
 
-        // The block's maxima: of a head a lane has two tokens, its warp 16, the warpgroup all.
-        float top[kPairs];
 #pragma unroll
-        for (uint32_t i = 0; i < kPairs; ++i) {
-            float &upper = s[4 * (i / 2) + i % 2], &lower = s[4 * (i / 2) + 2 + i % 2];
-            upper = hole[0] ? -kInfinity : upper * scale_log2;
-            lower = hole[1] ? -kInfinity : lower * scale_log2;
-            top[i] = fmaxf(upper, lower);
+        for (uint32_t i = 0; i < kHeads / 2; ++i) {
+            const uint32_t side = i / 2 % 2;
+            shared.scores[self][8 * (i / 4) + 2 * quarter + i % 2][16 * warp + lane / 4 + 8 * side] =
+                hole[side] ? -kInfinity : s[i] * scale_log2;
         }
-        const uint32_t top_pair = reduce(top, lane, [](float a, float b) { return fmaxf(a, b); });
-        shared.top[self][warp][head_of(top_pair, lane)] = top[0];
-        bar_sync(1 + self, 128);
-        read_heads(top, shared.top[self][0], lane);
-#pragma unroll
-        for (uint32_t other = 1; other < kWarps; ++other) {
-            float theirs[kPairs];
-            read_heads(theirs, shared.top[self][other], lane);
-#pragma unroll
-            for (uint32_t i = 0; i < kPairs; ++i)
-                top[i] = fmaxf(top[i], theirs[i]);
-        }
-
-        // The maximum so far comes from the block before, which is the other warpgroup's.
-        float reference[kPairs], factor[kPairs], sum[kPairs];
-        if (n > 0) {
-            mbarrier_wait_parity(&shared.v_full[self ^ 1], (n - 1) / 2 & 1);
-            read_heads(reference, shared.reference[self ^ 1], lane);
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < kPairs; ++i) {
-            const float before = first ? kMinusHuge : reference[i];
-            reference[i] = top[i] > before + kLazy ? top[i] : before;
-            factor[i] = ex2_approx(before - reference[i]);
-            float &upper = s[4 * (i / 2) + i % 2], &lower = s[4 * (i / 2) + 2 + i % 2];
-            upper = ex2_approx(upper - reference[i]), lower = ex2_approx(lower - reference[i]);
-            sum[i] = upper + lower;
-        }
-        if (warp == 0 && lane < 4) {
-            write_heads(shared.reference[self], reference, lane);
-            write_heads(shared.factor[self], factor, lane);
-        }
-        // 8 heads by 8 tokens four times: lane 8 m + r names row r, a head, of matrix m.
-#pragma unroll
-        for (uint32_t i = 0; i < kHeads / 2; i += 8) {
-            const uint32_t p[4] = {cvt_rn_bf16x2_f32(s[i], s[i + 1]), cvt_rn_bf16x2_f32(s[i + 2], s[i + 3]),
-                                   cvt_rn_bf16x2_f32(s[i + 4], s[i + 5]),
-                                   cvt_rn_bf16x2_f32(s[i + 6], s[i + 7])};
-            stmatrix_x4_trans(
-                shared.p[self] + swizzled(2 * i + 8 * (lane / 16) + lane % 8, 2 * warp + lane / 8 % 2), p);
-        }
-        const uint32_t sum_pair = reduce(sum, lane, [](float a, float b) { return a + b; });
-        shared.sum[self][warp][head_of(sum_pair, lane)] = sum[0];
         fence_proxy_async_shared_cta();
         __syncwarp();
         mbarrier_arrive_warp(&shared.v_full[self], lane);

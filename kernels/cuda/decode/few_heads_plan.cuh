@@ -63,17 +63,18 @@ struct SharedPlan {
     static constexpr uint32_t kQBlock = kHeads * 128;           // a row of 64 bfloat16 a head
     static constexpr uint32_t kQueries = kHeads == 16 ? 2 : 1;  // requests whose heads are here
     alignas(1024) uint8_t q[kQueries][kBlocks * kQBlock];
-    static constexpr uint32_t kRing = kHeads == 16 ? 15 : 14;  // column blocks of values
+    static constexpr uint32_t kRing = kHeads == 16 ? 14 : 12;  // column blocks of values
     static_assert(kRing > kValueBlocks,
                   "gather might wait for a phase of v_empty while the one before still lasts");
     static_assert(kRing <= 2 * kValueBlocks,
-                  "where gather may store a block's last columns, p of two blocks ago is used");
+                  "where gather may store a block's last columns, scores of two blocks ago have been read");
     alignas(1024) uint8_t v[kRing][kColumnBlock];
     alignas(1024) uint8_t p[2][kHeads * 128];  // a row of 64 tokens a head
-    // With each p: the maximum that its exponents are relative to, what earlier weights are multiplied by,
-    // and by warp of gather the maxima of the scores and the sums of the weights.
-    alignas(16) float reference[2][kHeads], factor[2][kHeads], top[2][kWarps][kHeads], sum[2][kWarps][kHeads];
-    float norm[2][kHeads];  // what a request's output is multiplied by
+    // A head's scores lie side by side. Two heads further they begin eight banks further: gather's lanes,
+    // four pairs of heads by eight tokens, do not meet in one.
+    alignas(16) float scores[2][kHeads][kTokens + 4];
+    float factor[2][kHeads];  // what earlier weights are multiplied by
+    float norm[2][kHeads];    // what a request's output is multiplied by
     StagedRows<Layout> staged[2][kStaged];
     PartitionRecord record;
     Mbarrier q_full[kQueries], v_full[2], v_empty[kRing], staged_full[2][4], staged_used[2][4],
@@ -91,12 +92,6 @@ __device__ __forceinline__ void read_heads(float (&mine)[kPairs], const float* o
         const float2 two = *reinterpret_cast<const float2*>(of_heads + head_of(i, lane));
         mine[i] = two.x, mine[i + 1] = two.y;
     }
-}
-template <uint32_t kPairs>
-__device__ __forceinline__ void write_heads(float* of_heads, const float (&mine)[kPairs], uint32_t lane) {
-#pragma unroll
-    for (uint32_t i = 0; i < kPairs; i += 2)
-        *reinterpret_cast<float2*>(of_heads + head_of(i, lane)) = {mine[i], mine[i + 1]};
 }
 
 }  // namespace mla

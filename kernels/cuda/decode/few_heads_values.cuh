@@ -1,5 +1,5 @@
-// The warpgroup of sparse_decode_few_heads.cu that multiplies the values by the weights, sums, writes the
-// results, and loads q.
+// The warpgroup of sparse_decode_few_heads.cu that makes weights of the scores, multiplies the values by
+// them, writes the results, and loads q.
 #pragma once
 
 #include "convert.cuh"
@@ -7,6 +7,7 @@
 #include "fence.cuh"
 #include "few_heads_plan.cuh"
 #include "named_barrier.cuh"
+#include "softmax_step.cuh"
 #include "walk.cuh"
 #include "warp_arrival.cuh"
 #include "wgmma.cuh"
@@ -85,6 +86,61 @@ __device__ __forceinline__ void write_columns(const SparseDecodeParams& params, 
     }
 }
 
+// The running softmax. A warp has a quarter of the heads, all tokens of them: so maxima and sums concern no
+// other warp. A lane has every fourth of these heads and the eight tokens 8 · group to 8 · group + 7; `sum`
+// is that of its tokens.
+template <uint32_t kHeads>
+struct FewHeadsSoftmax {
+    static constexpr uint32_t kMine = kHeads / 16;
+    uint32_t first_head, group;
+    float maximum[kMine], sum[kMine];
+
+    __device__ explicit FewHeadsSoftmax(uint32_t thread)
+        : first_head(kHeads / 4 * (thread / 32) + thread % 4), group(thread % 32 / 4) {}
+
+    // Scores become weights; `begins`: with the first block of a request.
+    __device__ void weigh(uint8_t* p, float* factors, const float (&scores)[kHeads][kTokens + 4],
+                          bool begins) {
+#pragma unroll
+        for (uint32_t i = 0; i < kMine; ++i) {
+            const uint32_t head = first_head + 4 * i;
+            const auto* const mine = reinterpret_cast<const float4*>(&scores[head][8 * group]);
+            const float4 left = mine[0], right = mine[1];
+            float s[8] = {left.x, left.y, left.z, left.w, right.x, right.y, right.z, right.w};
+            float top = s[0];
+#pragma unroll
+            for (uint32_t k = 1; k < 8; ++k)
+                top = fmaxf(top, s[k]);
+#pragma unroll
+            for (uint32_t distance = 4; distance < 32; distance *= 2)
+                top = fmaxf(top, __shfl_xor_sync(kWholeWarp, top, distance));
+            const float before = begins ? kMinusHuge : maximum[i];
+            maximum[i] = top > before + kLazy ? top : before;
+            const float factor = ex2_approx(before - maximum[i]);
+            float added = 0.0f;
+#pragma unroll
+            for (uint32_t k = 0; k < 8; ++k)
+                added += s[k] = ex2_approx(s[k] - maximum[i]);
+            sum[i] = begins ? added : fmaf(sum[i], factor, added);
+            *reinterpret_cast<uint4*>(p + swizzled(head, group)) = {
+                cvt_rn_bf16x2_f32(s[0], s[1]), cvt_rn_bf16x2_f32(s[2], s[3]), cvt_rn_bf16x2_f32(s[4], s[5]),
+                cvt_rn_bf16x2_f32(s[6], s[7])};
+            if (group == 0) factors[head] = factor;
+        }
+    }
+    // What the outputs of a request that ends are multiplied by.
+    __device__ void end(const SparseDecodeParams& params, const Destination& to, float* norms) {
+#pragma unroll
+        for (uint32_t i = 0; i < kMine; ++i) {
+            const uint32_t head = first_head + 4 * i;
+#pragma unroll
+            for (uint32_t distance = 4; distance < 32; distance *= 2)
+                sum[i] += __shfl_xor_sync(kWholeWarp, sum[i], distance);
+            if (group == 0) norms[head] = kStored * finish(params, to, head, maximum[i], sum[i], true);
+        }
+    }
+};
+
 template <class Layout, uint32_t kHeads>
 __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodeParams& params) {
     using Plan = SharedPlan<Layout, kHeads>;
@@ -95,7 +151,8 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
     if (Plan::kQueries > 1) load_q(shared, params, {&shared.record, work.request + 1});
 
     Turn<Plan::kRing> turn = {0, 0};
-    float o[kValueBlocks][kHeads / 2], sum = 0.0f;  // sum: of head `thread`
+    FewHeadsSoftmax<kHeads> softmax(thread);
+    float o[kValueBlocks][kHeads / 2];
     for (uint32_t n = 0, requests = 0; work.there(); ++work.request, ++requests) {
         const int32_t blocks = work.end(params) - work.begin();
         const Destination to(params, work);
@@ -103,6 +160,9 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
         for (int32_t i = 0; i < blocks; ++i, ++n) {
             const uint32_t stage = n % 2;
             mbarrier_wait_parity(&shared.v_full[stage], n / 2 & 1);
+            softmax.weigh(shared.p[stage], shared.factor[stage], shared.scores[stage], i == 0);
+            fence_proxy_async_shared_cta();
+            bar_sync(1, 128);
             float factor[kPairs];
             read_heads(factor, shared.factor[stage], lane);
             bool changed = false;
@@ -130,17 +190,7 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
                     multiply_v<kHeads>(o[block], slice(v, 2048 * step), slice(p, 32 * step), i + step > 0);
                 wgmma_commit_group();
             }
-            if (thread < kHeads) {
-                if (i == 0) sum = 0.0f;
-                sum *= shared.factor[stage][thread];
-#pragma unroll
-                for (uint32_t warp = 0; warp < kWarps; ++warp)
-                    sum += shared.sum[stage][warp][thread];
-                if (i + 1 == blocks)
-                    norms[thread] =
-                        kStored * finish(params, to, thread, shared.reference[stage][thread], sum, true);
-            }
-            __syncwarp();
+            if (i + 1 == blocks) softmax.end(params, to, norms);
             const auto give_back = [&] {
                 mbarrier_arrive_warp(&shared.v_empty[given_back.place], lane);
                 given_back.advance(1);
@@ -157,7 +207,7 @@ __device__ void values(SharedPlan<Layout, kHeads>& shared, const SparseDecodePar
                 wgmma_wait_group<0>(o[block]);
             give_back();
         }
-        bar_sync(3, 128);
+        bar_sync(1, 128);
         write_columns<kHeads>(params, to, o, norms, thread);
         load_q(shared, params, {&shared.record, work.request + static_cast<int32_t>(Plan::kQueries)});
     }

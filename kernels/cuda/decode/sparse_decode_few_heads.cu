@@ -4,14 +4,14 @@
 //   scores^T [64 tokens, heads] = k [64, d_qk] times q^T      k from registers, where it was converted
 //   out^T    [512, heads]       = v^T [512, 64] times p^T     v from shared memory, read column by column
 //
-// Four warpgroups. Two gather: each takes every second block of 64 tokens. One multiplies the values, one has
-// rows copied:
+// Four warpgroups. Two gather: each takes every second block of 64 tokens. One weighs and multiplies the
+// values, one has rows copied:
 //
 //   fetch                  walks through the lists; the rows of the slots, as they are, into shared memory by
 //                          bulk copies
 //   gather[0], gather[1]   take the rows into registers, convert them, store them as v, multiply them by q,
-//                          softmax, store p
-//   values                 v^T times p^T, the sums, the results; loads q
+//                          store the scores
+//   values                 softmax, v^T times p^T, the results; loads q
 //
 //   barrier               arrivals a phase             ends when                               who waits
 //   q_full[]              4 (one a warp of values)     a request's heads have landed           gather
@@ -19,16 +19,15 @@
 //                         rows' bytes                  landed
 //   staged_used[2][4]     1 (that warp of gather)      it has them in registers                fetch
 //   staged_empty[2][3]    1 (the same)                 their place is free                     fetch
-//   v_full[2]             4 (one a warp of gather[i])  v, p and what goes with them are there  values, gather
+//   v_full[2]             4 (one a warp of gather[i])  v and scores of a block are there       values, gather
 //   v_empty[ring]         4 (one a warp of values)     64 columns of a block have been used    gather
-//   1 and 2 named         128                          the warps' maxima are in memory         gather[0], [1]
-//   3 named               128                          a request's norms are in memory         values
+//   1 named               128                          weights, or norms, are in memory        values
 //
-// gather[1 - i] waits on v_full[i] for the maximum that its own block's begins with. Places and barriers of
-// staged rows are counted apart (few_heads_plan.cuh), so that a warp never waits for a phase that may be two
-// away. What needs no barrier: q in the other direction, as where a request's last p has come, all its
-// multiplies with q are over; p in the other direction, as where a block's last columns may be stored, all of
-// two blocks ago has been used.
+// With one buffer for q, gather[1 - i] waits on v_full[i] before it looks for the next request's heads.
+// Places and barriers of staged rows are counted apart (few_heads_plan.cuh), so that a warp never waits for a
+// phase that may be two away. What needs no barrier: q in the other direction, as where a request's last
+// scores have come, all its multiplies with q are over; scores in the other direction, as where a block's
+// last columns may be stored, all of two blocks ago has been used.
 //
 // Order of columns. Thread t of a quad holds columns 16 t to 16 t + 15 of a column block. Step j of k times q
 // takes four of each thread's: 2 t + e is column 16 t + 4 j + 2 e, and 8 + 2 t + e the next one. q and v lie
@@ -64,13 +63,7 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
     extern __shared__ __align__(1024) uint8_t bytes[];
     using Plan = SharedPlan<Layout, kHeads>;
     auto& shared = *reinterpret_cast<Plan*>(bytes);
-    griddepcontrol_wait();
-    griddepcontrol_launch_dependents();
-    if (lengths_changed(params)) return poison(params, 0, params.h_q);
-    if (params.records[blockIdx.z].begin_req >= params.b) return;
-
     if (threadIdx.x == 0) {
-        shared.record = params.records[blockIdx.z];
         for (Mbarrier& barrier : shared.q_full)
             mbarrier_init(&barrier, kWarps * kWarpArrivals);
         for (Mbarrier& barrier : shared.v_full)
@@ -94,19 +87,27 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
         name_shared_array("staged_full", shared.staged_full, sizeof(Mbarrier), 8);
         name_shared_array("staged_used", shared.staged_used, sizeof(Mbarrier), 8);
         name_shared_array("staged_empty", shared.staged_empty, sizeof(Mbarrier), 2 * kStaged);
-        name_shared_array("reference", shared.reference, sizeof(shared.reference[0]), 2);
+        name_shared_array("scores", shared.scores, sizeof(shared.scores[0]), 2);
         name_shared_array("factor", shared.factor, sizeof(shared.factor[0]), 2);
-        name_shared_array("top", shared.top, sizeof(shared.top[0]), 2);
-        name_shared_array("sum", shared.sum, sizeof(shared.sum[0]), 2);
         name_shared_array("norm", shared.norm, sizeof(shared.norm[0]), 2);
     }
+    // So far nothing was read that a kernel ahead may have written.
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    if (lengths_changed(params)) return poison(params, 0, params.h_q);
+    const PartitionRecord& record = params.records[blockIdx.z];
+    if (record.begin_req >= params.b) return;
+    const uint32_t warpgroup = threadIdx.x / 128;
+    // Two trips to memory, for the record and for the first indices: under way before all threads meet.
+    int32_t index = -1;
+    if (warpgroup == 3) index = Walk(params, record).index(params, token_of(threadIdx.x % 128));
+    if (threadIdx.x == 0) shared.record = record;
     __syncthreads();
 
     // 512 registers for a thread of each warpgroup: all 65,536. Accumulators of 32 heads take 128 of those of
     // `values`.
     constexpr uint32_t kFetchRegisters = 40, kValuesRegisters = kHeads == 16 ? 120 : 168,
                        kGatherRegisters = (512 - kFetchRegisters - kValuesRegisters) / 2;
-    const uint32_t warpgroup = threadIdx.x / 128;
     if (warpgroup == 0) {
         set_registers<kValuesRegisters>();
         name_role("values");
@@ -114,7 +115,7 @@ __device__ void sparse_decode(const SparseDecodeParams& params) {
     } else if (warpgroup == 3) {
         set_registers<kFetchRegisters>();
         name_role("fetch");
-        fetch(shared, params);
+        fetch(shared, params, index);
     } else {
         set_registers<kGatherRegisters>();
         if (warpgroup == 1)
