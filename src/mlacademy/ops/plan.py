@@ -55,6 +55,9 @@ memory as the decode kernel needs it, which saves 1.4 µs a call at batch 16."""
 COMBINE_GROUP = 128
 """Threads of ``combine`` that hold the 512 columns of a head; the groups of a CTA share its slots."""
 
+COMBINE_SHARED_BYTES = 27_000
+"""Dynamic shared memory that ``combine`` asks for a group and does not use, as ``combine_tiles`` does."""
+
 COMBINE_CTAS = 1056
 """CTAs of one group each that an H200 holds at once: 8 on each of its 132 SMs."""
 
@@ -165,7 +168,8 @@ def combine_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic: bool
     ctas = min(max(COMBINE_CTAS // (groups * b * s_q), 1), h_q)
     heads_each = -(-h_q // ctas)
     grid, block = (-(-h_q // heads_each), s_q, b), COMBINE_GROUP * groups
-    return Launch("combine.cu", "combine", gpu.LaunchPlan(grid, block, programmatic=programmatic))
+    layout = gpu.LaunchPlan(grid, block, smem_bytes=COMBINE_SHARED_BYTES * groups, programmatic=programmatic)
+    return Launch("combine.cu", "combine", layout)
 
 
 def schedule_launch(b: int, parts: int) -> Launch:

@@ -138,11 +138,18 @@ def one_block_each(layout: cache.CacheLayout, heads: int) -> Call:
 
 
 def many_slots(layout: cache.CacheLayout, heads: int) -> Call:
-    """33 blocks of one request in 33 partitions: more slots than four groups of warps ask for at once. Scores grow
-    towards the end, so that maxima do, within a group and from one to the next."""
-    kv, indices = filled(layout, 9, 16, growth=100), lists(1, 1, 33 * 64, 144, seed=8)
-    sink = torch.linspace(-3, 30, heads)
-    return Call(queries(1, 1, heads, layout, 4), kv, indices.sort(-1).values, sink=sink, sms=33)
+    """33 blocks of each of two requests, all in partitions of their own: more slots than four groups of warps ask for
+    at once. One request's scores grow from slot to slot, by more than a float32's range from the first to the last."""
+    kv, indices = filled(layout, 9, 16, growth=1000), lists(2, 1, 33 * 64, 144, seed=8)
+    indices[0] = indices[0].sort(-1).values
+    indices[1] = indices[1] % 29 + 1
+    return Call(queries(2, 1, heads, layout, 4), kv, indices, sink=torch.linspace(-3, 30, heads))
+
+
+def many_rows(layout: cache.CacheLayout, heads: int) -> Call:
+    """So many rows with two or three slots each that a warp merges more than one piece of a row."""
+    sink = torch.linspace(-3, 6, heads)
+    return Call(queries(8, 2, heads, layout, 5), filled(layout, 9, 16), lists(8, 2, 192, 144, seed=9), sink=sink)
 
 
 Make = Callable[[cache.CacheLayout, int], Call]
@@ -387,7 +394,7 @@ ALL = [
         replace(case, source="combine_tiles.cu", kernel="combine_tiles")
         for case in (
             decode_case(long_lists, "V3.2", 64),
-            decode_case(options, "V3.2", 100),
+            decode_case(many_rows, "V3.2", 100),
             stale_case("V3.2", 64),
             decode_case(many_slots, "V3.2", 64),
         )
