@@ -15,12 +15,14 @@ follows was learned from small kernels of one pattern each, right ones and wrong
 (benchmarks/results/racecheck-patterns-nvidia-h200.json):
 
   followed       an arrival of every lane, in one buffer or in a ring; order through two mbarriers; cp.async with
-                 cp.async.mbarrier.arrive.noinc; bulk copies into shared memory; st.async with expect_tx; arrivals in
+                 cp.async.mbarrier.arrive.noinc; a bulk copy into shared memory; st.async with expect_tx; arrivals in
                  the other CTA; barriers of a cluster; bar.sync; a single bar.arrive with bar.sync
   not followed   one lane for its warp, whether by its number, by elect.sync or with a count of 32; order through a
                  named barrier and then another barrier, which these kernels do not need
   in 2026.4      a buffer that goes to and fro by two named barriers in a loop, as p and its factors do. 2025.3.1, which
-                 comes with CUDA 13.0, reports that as a race
+                 comes with CUDA 13.0, reports that as a race: 8 times in the kernels for 64 and 128 heads
+  in 2025.3.1    a ring that bulk copies fill and mbarriers give back, as the rows for few heads are; wrong ones it
+                 reports. 2026.4 reports every such ring as a race: 64 times in these kernels
   not seen       what wgmma and bulk copies read from shared memory: a race with that is never reported. The emulator
                  looks at it
 

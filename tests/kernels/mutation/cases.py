@@ -80,11 +80,16 @@ class Call:
         return self.kv.shape[0] * self.kv.shape[1]
 
 
-def filled(layout: cache.CacheLayout, pages: int, page: int, growth: float = 1) -> Tensor:
-    """A cache of normal latents, of which the last are `growth` times as large as the first; slot 0 is NaN alone."""
+def filled(layout: cache.CacheLayout, pages: int, page: int, growth: float = 1, gaps: bool = False) -> Tensor:
+    """A cache of normal latents, of which the last are `growth` times as large as the first; slot 0 is NaN alone.
+
+    `gaps`: all that one lane of each quad has in its accumulators are zeros.
+    """
     n, generator = pages * page, torch.Generator().manual_seed(pages)
     latents = torch.randn(n, layout.d_nope + layout.d_rope, generator=generator)
     latents *= 0.5 * torch.logspace(0, np.log10(growth), n)[:, None]
+    if gaps:
+        latents[:, 2:512:8] = latents[:, 3:512:8] = 0.0
     kv = cache.new_cache(layout, pages, page)
     cache.append(kv, torch.arange(n), latents[:, : layout.d_nope], latents[:, layout.d_nope :], layout)
     for start, stop in layout.fields(page, 0).values():
@@ -107,8 +112,8 @@ def queries(b: int, s_q: int, heads: int, layout: cache.CacheLayout, seed: int) 
 
 def long_lists(layout: cache.CacheLayout, heads: int) -> Call:
     """Requests of 12, 2 and 3 blocks over three partitions, of which the second ends one request and does the next:
-    buffers come round, and scores grow towards the end of a list, so that maxima do."""
-    kv, indices = filled(layout, 9, 16, growth=100), lists(3, 1, 768, 144, seed=heads)
+    buffers come round, and scores grow towards the end of a list, so that maxima do. Parts of rows are zeros."""
+    kv, indices = filled(layout, 9, 16, growth=100, gaps=True), lists(3, 1, 768, 144, seed=heads)
     indices[:2] = indices[:2].sort(-1).values
     indices[2] = indices[2] % 29 + 1  # small scores after large ones
     indices[2, 0, :70] = -1
@@ -147,9 +152,10 @@ def many_slots(layout: cache.CacheLayout, heads: int) -> Call:
 
 
 def many_rows(layout: cache.CacheLayout, heads: int) -> Call:
-    """So many rows with two or three slots each that a warp merges more than one piece of a row."""
-    sink = torch.linspace(-3, 6, heads)
-    return Call(queries(8, 2, heads, layout, 5), filled(layout, 9, 16), lists(8, 2, 192, 144, seed=9), sink=sink)
+    """So many rows with two slots each that a warp merges more than one piece of a row; one has no token."""
+    indices, sink = lists(8, 2, 192, 144, seed=9), torch.linspace(-3, 6, heads)
+    indices[5, 1, :] = -1
+    return Call(queries(8, 2, heads, layout, 5), filled(layout, 9, 16), indices, sink=sink)
 
 
 Make = Callable[[cache.CacheLayout, int], Call]
