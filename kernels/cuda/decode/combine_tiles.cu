@@ -7,20 +7,20 @@
 // the output alone, requests with one slot left alone, and NaN that stay where decode found changed lengths.
 //
 // A CTA takes 8 heads, the rows that a warp has on one side of a tile, and some of their 512 columns. A warp
-// takes 32 columns at a time of some of the slots. Its first rows are asked for before the weights are known:
-// log-sum-exps come with them, in one trip to memory. All lanes of a quad have the same head; they share the
-// work of its total.
+// takes 32 of these at a time, and of each request the slots of its group. It asks for eight slots at once,
+// with their scales and log-sum-exps, and so waits for memory once where there are no more.
 //
 // Launch: grid (heads / 8 times CTAs for the columns of a head, s_q, b), block (32, warps for columns, groups
-// that share the slots), the first two a power of two; with or without programmatic serialisation, as
-// combine.cu.
+// that share the slots), of which the product of the CTAs and the warps for columns divides 16 and is at
+// least
+// 2. With programmatic serialisation or without: every CTA waits for the decode kernel, then a next kernel
+// may start, which waits for this one.
 #include "attention_tile.cuh"
 #include "convert.cuh"
 #include "griddepcontrol.cuh"
 #include "partial_tile.cuh"
 #include "quad.cuh"
 #include "sparse_decode_params.cuh"
-#include "wgmma.cuh"
 
 using namespace mla;
 
@@ -60,9 +60,9 @@ struct Merged {
     }
 };
 
-// One lane's part of a slot: a tile's rows and log-sum-exps, from the first slot of the request on.
+// What a lane reads of a request's slots: its thread's row of a tile, and its head's log-sum-exps.
 struct Slots {
-    const PartialTile* tiles;  // of the first slot's query row
+    const PartialTile* tiles;  // of the first slot
     const float* lse;          // of the lane's head
     int64_t tiles_apart;
     int32_t lse_apart, count;

@@ -32,7 +32,8 @@ static_assert(sizeof(Notice) == 32, "eight int32");
 
 // Shapes: q [b, s_q, h_q, d_qk] bfloat16 with the last axis dense, strides in elements; out [b, s_q, h_q,
 // 512] bfloat16; lse [b, s_q, h_q] float32, natural log; partial results by split slot: out_partial [slots,
-// s_q, h_q, 512] float32, lse_partial [slots, s_q, h_q] float32, log2.
+// s_q, h_q, 512] float32 or, of sparse_decode.cu, PartialTile (partial_tile.cuh); lse_partial [slots, s_q,
+// h_q] float32, log2.
 struct SparseDecodeParams {
     const uint16_t* q;
     int64_t q_stride_b, q_stride_s, q_stride_h;
