@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import struct
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from combine_case import UNTOUCHED, check, launched, partials
 
-from mlacademy import gpu, softmax
+from mlacademy import gpu
 from mlacademy.ops import plan
-
-UNTOUCHED = 0x7FC1
-HALF_STEP = 2.0**-8  # of a bfloat16, relative
-FLOAT_SUMS = 2.0**-18  # 300 terms and their weights in float32
 
 
 def tiles(outs: torch.Tensor) -> tuple[np.ndarray, torch.Tensor]:
@@ -47,64 +43,16 @@ def combined(
     lse_log2: torch.Tensor,
     num_splits: list[int],
     *,
-    sink: torch.Tensor | None = None,
     ctas: int = 1,
     warps: int = 2,
     groups: int = 4,
-    verdict: int | None = None,
+    **given: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """out [b, s_q, h_q, 512] as bits and lse [b, s_q, h_q]; what the kernel leaves alone is UNTOUCHED and NaN."""
+    """out [b, s_q, h_q, 512] as bits and lse [b, s_q, h_q]."""
     _, s_q, h_q = lse_log2.shape
-    b, device = len(num_splits) - 1, gpu.Device("emulator", arch="sm_90a")
-    out, lse = np.full((b, s_q, h_q, 512), UNTOUCHED, np.uint16), np.full((b, s_q, h_q), np.nan, np.float32)
-    tensors = {
-        "sink": sink,
-        "records": np.zeros((1, 8), np.int32),
-        "num_splits": np.array(num_splits, np.int32),
-        "out": out,
-        "lse": lse,
-        "out_partial": stored,
-        "lse_partial": lse_log2,
-        "verdict": None if verdict is None else np.array([verdict], np.int32),
-    }
-    *first, last = (0 if tensor is None else device.address(tensor, name) for name, tensor in tensors.items())
-    params = bytes(160) + struct.pack("<7Qf3i3Q", *first, 0.0, b, s_q, h_q, 0, last, 0)
-    launch = gpu.LaunchPlan(grid=(-(-h_q // 8) * ctas, s_q, b), block=(32, warps, groups))
-    device.launch(plan.compiled("combine_tiles.cu")["combine_tiles"], launch, [params])
-    return out, lse
-
-
-def partials(slots: int, s_q: int, h_q: int, seed: int, spread: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Normal outputs, and log-sum-exps of which one in eight is that of an empty slot."""
-    generator = torch.Generator().manual_seed(seed)
-    outs = torch.randn(slots, s_q, h_q, 512, generator=generator)
-    lse = torch.randn(slots, s_q, h_q, generator=generator) * spread
-    empty = torch.rand(lse.shape, generator=generator) < 0.125
-    lse[empty], outs[empty] = -torch.inf, 0.0
-    return outs, lse
-
-
-def check(
-    said: torch.Tensor,
-    lse_log2: torch.Tensor,
-    num_splits: list[int],
-    result: tuple[np.ndarray, np.ndarray],
-    sink: torch.Tensor | None = None,
-) -> None:
-    """Every result of a request with several slots lies within the rounding of its float64 value."""
-    out, lse = result
-    for request, (start, stop) in enumerate(itertools.pairwise(num_splits)):
-        if stop - start < 2:
-            assert (out[request] == UNTOUCHED).all()
-            assert np.isnan(lse[request]).all()
-            continue
-        wanted, wanted_lse = softmax.combine(
-            said[start:stop], lse_log2[start:stop].double(), None if sink is None else sink.double()
-        )
-        got = torch.from_numpy(out[request].view(np.int16)).view(torch.bfloat16).double()
-        size = said[start:stop].abs().amax(dim=0)
-        assert ((got - wanted).abs() <= HALF_STEP * wanted.abs() + FLOAT_SUMS * size).all()
-        np.testing.assert_allclose(lse[request], wanted_lse.numpy(), rtol=FLOAT_SUMS, atol=FLOAT_SUMS)
+    grid = (-(-h_q // 8) * ctas, s_q, len(num_splits) - 1)
+    launch = gpu.LaunchPlan(grid=grid, block=(32, warps, groups))
+    return launched(plan.compiled("combine_tiles.cu")["combine_tiles"], launch, stored, lse_log2, num_splits, **given)
 
 
 @pytest.mark.parametrize(("ctas", "warps", "groups"), [(1, 2, 4), (8, 2, 4), (2, 4, 2), (1, 8, 1), (4, 1, 3)])
@@ -113,7 +61,8 @@ def test_any_number_of_slots(heads: int, ctas: int, warps: int, groups: int) -> 
     num_splits = np.cumsum([0, 2, 1, 5, 9, 0, 33]).tolist()
     outs, lse = partials(num_splits[-1], 2, heads, seed=groups * 10 + ctas, spread=3.0)
     stored, said = tiles(outs)
-    check(said, lse, num_splits, combined(stored, lse, num_splits, ctas=ctas, warps=warps, groups=groups))
+    result = combined(stored, lse, num_splits, ctas=ctas, warps=warps, groups=groups)
+    check(said, lse, num_splits, result, alone_is_merged=False)
 
 
 @pytest.mark.parametrize("spread", [0.0, 20.0, 5000.0])

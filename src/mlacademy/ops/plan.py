@@ -40,7 +40,7 @@ FEW_HEADS_SHARED_BYTES = {
 """The same of the kernels for few heads, by the number of heads that they compute."""
 
 PARTIAL_TILE_BYTES = 33_792
-"""A partial result of 64 heads and 256 columns, as the kernels for 64 and 128 heads leave it: ``sizeof(PartialTile)``."""
+"""Partial results of 64 heads and 256 columns, as the kernels for 64 and 128 heads leave them: sizeof(PartialTile)."""
 
 TILE_PIECES = 16
 """Pieces of 32 columns that a head has."""
