@@ -6,7 +6,8 @@
 
 The criteria lie in ``docs/criteria.toml``: each has a ``name``, the ``text`` of what is promised, the ``command``
 that shows it, and how many ``lines`` of its output to keep (the last ones; 6 unless said). Outcomes are kept in
-``build/evidence/``, one file each, so that a run with ``--only`` replaces just those on the page.
+``build/evidence/``, one file each, so that a run with ``--only`` replaces just those on the page. What was never run
+here stays on the page as it is.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "evidence.md"
 KEPT = ROOT / "build" / "evidence"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ROW = re.compile(
+    r"\| \[(?P<name>[\w-]+)\]\(#[\w-]+\) \| (?:yes|\*\*no\*\* \(exit (?P<code>-?\d+)\)) "
+    r"\| (?P<seconds>[\d.]+) \| (?P<commit>\w+) \|"
+)
+SECTION = re.compile(
+    r"^## (?P<name>[\w-]+)\n.*?^```console\n(?:\$ [^\n]*\n)+(?P<output>.*?)\n?^```$", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -80,10 +88,23 @@ def run(criterion: Criterion) -> Outcome:
     return outcome
 
 
-def kept(criterion: Criterion) -> Outcome | None:
-    """The last outcome of a criterion, if it was ever run here."""
+def kept(criterion: Criterion, told: dict[str, Outcome]) -> Outcome | None:
+    """The last outcome of a criterion: of a run here, else what the page has ``told``, if anything."""
     file = KEPT / f"{criterion.name}.json"
-    return Outcome(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+    if not file.exists():
+        return told.get(criterion.name)
+    return Outcome(**json.loads(file.read_text(encoding="utf-8")))
+
+
+def read(text: str) -> dict[str, Outcome]:
+    """The outcomes that a page tells of, by name."""
+    outputs = {section["name"]: section["output"] for section in SECTION.finditer(text)}
+    return {
+        row["name"]: Outcome(
+            row["name"], outputs[row["name"]], int(row["code"] or 0), float(row["seconds"]), row["commit"]
+        )
+        for row in ROW.finditer(text)
+    }
 
 
 def head() -> str:
@@ -92,7 +113,7 @@ def head() -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def page(criteria: list[Criterion]) -> str:
+def page(criteria: list[Criterion], told: dict[str, Outcome]) -> str:
     """The evidence page: the machine, a table of outcomes, then each command with what it printed."""
     parts = [
         "# Evidence",
@@ -104,7 +125,7 @@ def page(criteria: list[Criterion]) -> str:
         "| criterion | kept | seconds | at commit |",
         "|---|---|---|---|",
     ]
-    outcomes = [(criterion, kept(criterion)) for criterion in criteria]
+    outcomes = [(criterion, kept(criterion, told)) for criterion in criteria]
     for criterion, outcome in outcomes:
         name = f"[{criterion.name}](#{criterion.name})"
         if outcome is None:
@@ -129,7 +150,7 @@ def main() -> int:
         for criterion in criteria:
             print(f"{criterion.name}: {criterion.command}")
         return 0
-    failed = 0
+    failed, told = 0, read(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {}
     for number, criterion in enumerate(criteria, 1):
         print(f"[{number}/{len(criteria)}] {criterion.name} …", flush=True)
         outcome = run(criterion)
@@ -137,7 +158,7 @@ def main() -> int:
         if options.only or outcome.code != 0:
             print(outcome.output)
         failed += outcome.code != 0
-        PAGE.write_text(page(load()), encoding="utf-8")  # after each, so that a run cut short leaves what it has
+        PAGE.write_text(page(load(), told), encoding="utf-8")  # after each, so that a run cut short leaves what it has
     print(f"wrote {PAGE.relative_to(ROOT)}")
     return 1 if failed else 0
 
