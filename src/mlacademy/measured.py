@@ -40,7 +40,7 @@ class Row:
         return None if self.peer_us is None else self.peer_us / self.ours_us
 
     def __str__(self) -> str:
-        peer = "" if self.peer_us is None else f"   FlashMLA {self.peer_us:7.1f} µs   {self.speedup:4.2f} of its speed"
+        peer = "" if self.peer_us is None else f"   FlashMLA {self.peer_us:7.1f} µs   {self.speedup:4.2f} times as fast"
         return f"{self.case:<20} {self.ours_us:7.1f} µs{peer}"
 
 
@@ -119,7 +119,8 @@ def attention(cases: Sequence[str] | None = None, *, quick: bool = True, say: Sa
         return _measure([*(cases or ()), *(["--quick"] if quick else [])], say)
     results = kept()
     chosen = results.rows if cases is None else tuple(_known(results, cases))
-    say(f"No Hopper GPU here, so these are not this machine's times. {results.origin}")
+    say("No Hopper GPU here, so these are not this machine's times.")
+    say(results.origin)
     for row in chosen:
         say(str(row))
     if results.note:
