@@ -227,6 +227,8 @@ def test_a_buffer_that_is_no_metadata_is_refused_below_too() -> None:
         ({"b": 0}, ValueError, "b must be at least 1: it is 0"),
         ({"topk": 1.5}, TypeError, "topk must be an integer, not float 1.5"),
         ({"sms": 0}, ValueError, "sms must be at least 1"),
+        ({"h_q": 0}, ValueError, "h_q must be at least 1"),
+        ({"h_q": 129}, ValueError, "h_q must be 1 to 128, the heads of one call, got 129"),
         ({"topk_length": integers(3)}, ValueError, "topk_length must be [b] = [2], got [3]"),
         (
             {"topk_length": integers(2).to("meta"), "device": "cpu"},

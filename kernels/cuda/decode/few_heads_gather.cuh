@@ -2,11 +2,10 @@
 // memory, and scores.
 #pragma once
 
-#include "convert.cuh"
 #include "fence.cuh"
 #include "few_heads_plan.cuh"
+#include "fp8_rows.cuh"
 #include "layouts.cuh"
-#include "memory.cuh"
 #include "warp.cuh"
 #include "warp_arrival.cuh"
 #include "wgmma.cuh"

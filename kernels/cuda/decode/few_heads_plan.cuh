@@ -3,7 +3,6 @@
 #pragma once
 
 #include "attention_tile.cuh"
-#include "fp8_rows.cuh"
 #include "mbarrier.cuh"
 #include "sparse_decode_params.cuh"
 #include "walk.cuh"

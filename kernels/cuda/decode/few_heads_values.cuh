@@ -6,6 +6,7 @@
 #include "destination.cuh"
 #include "fence.cuh"
 #include "few_heads_plan.cuh"
+#include "fp8_rows.cuh"
 #include "named_barrier.cuh"
 #include "softmax_step.cuh"
 #include "walk.cuh"

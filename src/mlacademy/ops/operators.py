@@ -52,7 +52,10 @@ def schedule(
     arguments.lengths("topk_length", topk_length, b, place)
     arguments.lengths("extra_topk_length", extra_topk_length, b, place)
     sms = _sms(place) if sms is None else whole("sms", sms, 1)
-    parts = plan.partitions(sms, s_q=whole("s_q", s_q, 1), h_q=whole("h_q", h_q, 1))
+    heads = whole("h_q", h_q, 1)
+    if heads > plan.MAX_HEADS:
+        raise ValueError(f"h_q must be 1 to {plan.MAX_HEADS}, the heads of one call, got {heads}")
+    parts = plan.partitions(sms, s_q=whole("s_q", s_q, 1), h_q=heads)
     plan.check_scheduler(b, parts, max(topk, extra))
     buffer = _ops.schedule.default(*lengths, b, topk, extra, parts, device=place)
     return Metadata(b, topk, extra, topk_length is not None, extra_topk_length is not None, parts, buffer)
