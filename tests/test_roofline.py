@@ -43,7 +43,7 @@ def test_a_block_of_64_heads_costs_what_chapter_08_counts() -> None:
     cycles = block_cycles(64)
     instructions = 36 * 32 + 4 * 4 * 64  # m64n64k16 and m64n128k16, clocks each
     assert cycles["tensor cores"] == instructions == 2176
-    assert cycles["conversion"] == 64 * (512 // 2 * 4 / 128)  # a permute, a shift, a mask, a multiply for two values; 128 lanes
+    assert cycles["conversion"] == 64 * (512 // 2 * 4 / 128)  # four operations for two values, 128 lanes
     # Operands of every instruction, read where they lie, and what is stored: k once, p once.
     reads = 36 * (2048 + 2048) + 8 * 4096 + 8 * (2048 + 4096)
     stores = 64 * 576 * 2 + 64 * 64 * 2
