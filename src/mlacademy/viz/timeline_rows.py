@@ -19,7 +19,8 @@ GAP = 5.0
 HEIGHTS = {"warps": 13.0, "operations": 8.0, "barriers": 26.0, "buffers": 7.0}
 PHASE_HEIGHT, STEPS_HEIGHT = 10.0, 13.0
 MOST_STEPS = 160
-NAME = 21
+NAME, WIDE_NAME = 21, 19
+"""Letters of a lane's name at most; one with more than the second is written smaller."""
 
 
 def lane_height(lane: Lane) -> float:
@@ -50,7 +51,8 @@ class Rows:
         """Draw one lane with its label; `bars` are the lane's, clipped and merged."""
         name = lane.name if len(lane.name) <= NAME else lane.name[: NAME - 1] + "…"
         with self.canvas.group(detail=lane.about):
-            self.canvas.text(PLOT_X - 8, y + lane_height(lane) / 2 + 4, name, size=11, anchor="end")
+            size = 11 if len(name) <= WIDE_NAME else 10
+            self.canvas.text(PLOT_X - 8, y + lane_height(lane) / 2 + 4, name, size=size, anchor="end")
         for i in range(len(bars)):
             if lane.section == "barriers":
                 self._phase(lane, bars, i, y)
