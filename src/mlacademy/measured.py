@@ -40,7 +40,11 @@ class Row:
         return None if self.peer_us is None else self.peer_us / self.ours_us
 
     def __str__(self) -> str:
-        peer = "" if self.peer_us is None else f"   FlashMLA {self.peer_us:7.1f} µs   {self.speedup:4.2f} times as fast"
+        peer = (
+            ""
+            if self.peer_us is None
+            else f"   FlashMLA {self.peer_us:7.1f} µs, ours {self.speedup:4.2f} times as fast"
+        )
         return f"{self.case:<20} {self.ours_us:7.1f} µs{peer}"
 
 

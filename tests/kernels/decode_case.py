@@ -110,9 +110,8 @@ def decode(
     slots = int(plan.num_splits[-1])
     out = np.full((b, s_q, h_q, 512), 0x7FC0, np.uint16)
     lse = np.full((b, s_q, h_q), np.nan, np.float32)
-    partial_bytes = (
-        slots * s_q * h_q * 2048 if few_heads else launches.partial_bytes(slots=slots, s_q=s_q, h_q=max(h_q, 64))
-    )
+    heads = h_q if few_heads else max(h_q, launches.BLOCK_HEADS)  # of whose kernel the partial results are
+    partial_bytes = launches.partial_bytes(slots=slots, s_q=s_q, h_q=heads)
     partial = np.full(partial_bytes // 4, np.nan, np.float32)
     partial_lse = np.full((slots, s_q, h_q), np.nan, np.float32)
     params = struct.pack("<Q3q", at(q, "q"), *q.stride()[:3]) + view(main, "kv") + view(extra, "extra_kv")

@@ -25,9 +25,8 @@ def tiles(outs: torch.Tensor) -> tuple[np.ndarray, torch.Tensor]:
     padded[:, :, :h_q] = outs.double().numpy()
     # Row 16 w + 8 side + g and column 256 half + 32 piece + 8 j + 2 q + i belong to thread 32 w + 4 g + q.
     numbers = padded.reshape(slots, s_q, blocks, 4, 2, 8, 2, 8, 4, 4, 2)
-    numbers = numbers.transpose(
-        0, 1, 2, 6, 4, 7, 3, 5, 9, 8, 10
-    )  # slot, query, block, half, side, piece, w, g, q, j, i
+    # In the order slot, query, block, half, side, piece, w, g, q, j, i.
+    numbers = numbers.transpose(0, 1, 2, 6, 4, 7, 3, 5, 9, 8, 10)
     largest = np.abs(numbers).max(axis=(5, 9, 10), keepdims=True)
     scale = 2.0 ** (np.floor(np.log2(np.maximum(largest, 2.0**-52))) - 14)
     halves = (numbers / scale).astype(np.float16)

@@ -11,10 +11,9 @@
 // with their scales and log-sum-exps, and so waits for memory once where there are no more.
 //
 // Launch: grid (heads / 8 times CTAs for the columns of a head, s_q, b), block (32, warps for columns, groups
-// that share the slots), of which the product of the CTAs and the warps for columns divides 16 and is at
-// least
-// 2. With programmatic serialisation or without: every CTA waits for the decode kernel, then a next kernel
-// may start, which waits for this one.
+// that share the slots). CTAs times warps for the columns of a head are 2, 4, 8 or 16. With programmatic
+// serialisation or without: every CTA waits for the decode kernel, then a next kernel may start, which waits
+// for this one.
 #include "attention_tile.cuh"
 #include "convert.cuh"
 #include "griddepcontrol.cuh"

@@ -42,8 +42,8 @@ FEW_HEADS_SHARED_BYTES = {
 PARTIAL_TILE_BYTES = 33_792
 """Partial results of 64 heads and 256 columns, as the kernels for 64 and 128 heads leave them: sizeof(PartialTile)."""
 
-TILE_PIECES = 16
-"""Pieces of 32 columns that a head has."""
+TILE_PIECES, TILE_SLOTS = 16, 12
+"""Pieces of 32 columns that a head has; slots of a request for each group of warps, up to 4 groups."""
 
 TILES_WARPS, TILES_CTAS = 8, 3
 """Warps of a CTA of ``combine_tiles``, and such CTAs of an SM."""
@@ -106,6 +106,11 @@ def head_blocks(h_q: int) -> int:
     return -(-h_q // BLOCK_HEADS)
 
 
+def few_heads_width(h_q: int) -> int | None:
+    """Heads that the kernel for few heads computes, 16 or 32; None where the one for 64 or 128 heads runs."""
+    return next((heads for heads in FEW_HEADS_SHARED_BYTES if h_q <= heads), None)
+
+
 def partitions(sms: int, *, s_q: int = 1, h_q: int = 128) -> int:
     """Partitions of the schedule: so many that the grid fills the SMs once, at least 1."""
     return max(sms // s_q // head_blocks(h_q), 1)
@@ -120,7 +125,7 @@ def decode_launches(
     Up to 16 or 32 heads run on kernels of that width, more on those for 64 or 128: what is missing is padded inside.
     """
     ctas = head_blocks(h_q)
-    width = next((heads for heads in FEW_HEADS_SHARED_BYTES if h_q <= heads), None)
+    width = few_heads_width(h_q)
     if width is None:
         file, name = "sparse_decode.cu", f"sparse_decode_{_short(layout)}{'_pair' if ctas == 2 else ''}"
         shared = DECODE_SHARED_BYTES[layout]
@@ -138,7 +143,7 @@ def decode_launches(
 
 def partial_bytes(*, slots: int, s_q: int, h_q: int) -> int:
     """Bytes of the partial results of ``slots`` slots, without their log-sum-exps: float16 tiles, or float32 rows."""
-    if h_q > max(FEW_HEADS_SHARED_BYTES):
+    if few_heads_width(h_q) is None:
         return slots * s_q * head_blocks(h_q) * 2 * PARTIAL_TILE_BYTES
     return slots * s_q * h_q * 512 * 4
 
@@ -150,7 +155,7 @@ def combine_tiles_launch(*, b: int, s_q: int, h_q: int, slots: int, programmatic
     them all at once.
     """
     eights = -(-h_q // 8)
-    groups = next(groups for groups in (1, 2, 4) if slots <= 12 * groups * b or groups == 4)
+    groups = next(groups for groups in (1, 2, 4) if slots <= TILE_SLOTS * groups * b or groups == 4)
     warps, room = TILES_WARPS // groups, max(TILES_CTAS * H200_SMS // (eights * s_q * b), 1)
     ctas = min(1 << (room.bit_length() - 1), TILE_PIECES // warps)
     layout = gpu.LaunchPlan(
